@@ -2,9 +2,9 @@
 //
 // Errors above the ABI: one value type, one expected, one early return.
 //
-// Owns pn::Error, pn::Result and PN_TRY. Knows no layer above it. An Error says what was asked, what
-// was found and what to do; `code` is who can fix it, which the server turns into a status and the
-// command line into an exit code.
+// Owns pn::Error, pn::Result and PN_TRY. Knows no layer above it. An Error says what was asked,
+// what was found and what to do; `code` is who can fix it, which the server turns into a status and
+// the command line into an exit code.
 #pragma once
 
 #include <cstdint>
@@ -44,9 +44,9 @@ inline tl::unexpected<Error> fail(Code code, std::string message, std::string pa
 // PN_TRY(expression) does the same for a Result<void>.
 #define PN_TRY_CAT2(a, b) a##b
 #define PN_TRY_CAT(a, b) PN_TRY_CAT2(a, b)
-#define PN_TRY_BIND(name, decl, ...)                                \
-  auto name = (__VA_ARGS__);                                        \
-  if (!name) return tl::make_unexpected(std::move(name).error());   \
+#define PN_TRY_BIND(name, decl, ...)                              \
+  auto name = (__VA_ARGS__);                                      \
+  if (!name) return tl::make_unexpected(std::move(name).error()); \
   decl = *std::move(name)
 #define PN_TRY_VOID(name, expr)                                     \
   do {                                                              \
@@ -56,7 +56,7 @@ inline tl::unexpected<Error> fail(Code code, std::string message, std::string pa
 #define PN_TRY_1(expr) PN_TRY_VOID(PN_TRY_CAT(pn_try_, __LINE__), expr)
 #define PN_TRY_N(decl, ...) PN_TRY_BIND(PN_TRY_CAT(pn_try_, __LINE__), decl, __VA_ARGS__)
 #define PN_TRY_PICK(a1, a2, a3, a4, a5, a6, a7, a8, name, ...) name
-#define PN_TRY(...)                                                                            \
+#define PN_TRY(...)                                                                              \
   PN_TRY_PICK(__VA_ARGS__, PN_TRY_N, PN_TRY_N, PN_TRY_N, PN_TRY_N, PN_TRY_N, PN_TRY_N, PN_TRY_N, \
-              PN_TRY_1, 0)                                                                     \
+              PN_TRY_1, 0)                                                                       \
   (__VA_ARGS__)

@@ -2,10 +2,10 @@
 //
 // Weight matrices in their tiled layout, and the product of one with a few or many rows.
 //
-// Owns: the layout of every weight type (one layout a type, the same for every instruction set), the
-// panel that activations are prepared into, and the kernels picked at run time. Knows nothing of
-// plans, queues or threads: callers split tiles and tokens between threads as they like.
-// The one idea: a tile is 16 output rows over all columns, read front to back once, so decode streams
+// Owns: the layout of every weight type (one layout a type, the same for every instruction set),
+// the panel that activations are prepared into, and the kernels picked at run time. Knows nothing
+// of plans, queues or threads: callers split tiles and tokens between threads as they like. The one
+// idea: a tile is 16 output rows over all columns, read front to back once, so decode streams
 // memory and a prompt reuses each tile from cache for many rows.
 //
 // Batch invariance: the bits of y[t][row] depend on x[t] and that row only, never on the number of
@@ -21,12 +21,13 @@ inline constexpr int64_t kTileRows = 16;
 
 enum class Isa : uint32_t { baseline, avx2, avx512, avx512vnni };
 
-// One weight matrix (or one expert of a stack): tile t holds rows [16t, 16t+16), zero rows at the end.
+// One weight matrix (or one expert of a stack): tile t holds rows [16t, 16t+16), zero rows at the
+// end.
 struct Matrix {
-  uint32_t type = 0;        // GGUF type number: 0 F32, 1 F16, 2 Q4_0, 3 Q4_1, 6 Q5_0, 7 Q5_1, 8 Q8_0,
-                            // 12 Q4_K, 13 Q5_K, 14 Q6_K, 30 BF16
-  int64_t rows = 0;         // outputs
-  int64_t cols = 0;         // inputs
+  uint32_t type = 0;  // GGUF type number: 0 F32, 1 F16, 2 Q4_0, 3 Q4_1, 6 Q5_0, 7 Q5_1, 8 Q8_0,
+                      // 12 Q4_K, 13 Q5_K, 14 Q6_K, 30 BF16
+  int64_t rows = 0;   // outputs
+  int64_t cols = 0;   // inputs
   const std::byte* tiles = nullptr;  // tile_count(rows) * tile_bytes(type, cols), 64-byte aligned
 };
 
@@ -58,16 +59,16 @@ struct MatmulKernels {
                   int64_t last);
   // y[t][16*tile + r] for tiles [first, last) and all `tokens` of the panel; y (tokens, rows), rows
   // `y_stride` floats apart. Rows past w.rows are not written. F32 accumulate.
-  void (*matmul)(const Matrix& w, const std::byte* panel, int64_t tokens, float* y, int64_t y_stride,
-                 int64_t first, int64_t last);
+  void (*matmul)(const Matrix& w, const std::byte* panel, int64_t tokens, float* y,
+                 int64_t y_stride, int64_t first, int64_t last);
 };
 
-bool isa_available(Isa isa);     // by cpuid and the operating system's saved state
+bool isa_available(Isa isa);  // by cpuid and the operating system's saved state
 Isa best_isa();
-const char* isa_name(Isa isa);   // "baseline", "avx2", "avx512", "avx512vnni"
+const char* isa_name(Isa isa);  // "baseline", "avx2", "avx512", "avx512vnni"
 const MatmulKernels& matmul_kernels(Isa isa);
-// The oracle: weights decoded to f32, one f32 dot in a fixed order (column 0 upwards, 8 partial sums
-// combined pairwise), no contraction; the same bits on every machine. Panel: plain f32 rows.
+// The oracle: weights decoded to f32, one f32 dot in a fixed order (column 0 upwards, 8 partial
+// sums combined pairwise), no contraction; the same bits on every machine. Panel: plain f32 rows.
 const MatmulKernels& reference_matmul();
 
 }  // namespace pn::cpu
