@@ -20,9 +20,10 @@ extern "C" {
 #define PN_STATIC_ASSERT _Static_assert
 #endif
 
-#define PN_ABI_MAJOR 0u
+/* Plain numbers: the ELF note spells them. */
+#define PN_ABI_MAJOR 0
 #ifndef PN_ABI_MINOR
-#define PN_ABI_MINOR 2u
+#define PN_ABI_MINOR 2
 #endif
 
 #define PN_PIN(T, bytes) \

@@ -91,8 +91,13 @@ typedef struct pn_plugin {
   void (*shutdown)(uint64_t deadline_ns);
 } pn_plugin; PN_PIN(pn_plugin, 168);
 
-/* The only exported symbol, pantheon_plugin_entry_1. [load], once a process. */
+/* The only exported symbol. [load], once a process. *out lives as long as the process. An error
+ * leaves nothing behind; a plugin without its driver returns PN_OK and lists no READY die. */
+#define PN_PLUGIN_ENTRY_1 "pantheon_plugin_entry_1"
 typedef pn_status (*pn_entry_fn)(const pn_host *, const pn_plugin **out, pn_error *);
+__attribute__((visibility("default"))) pn_status pantheon_plugin_entry_1(const pn_host *host,
+                                                                         const pn_plugin **out,
+                                                                         pn_error *err);
 
 #ifdef __cplusplus
 }
