@@ -92,4 +92,9 @@ struct TypeInfo {
 };
 const TypeInfo* type_info(uint32_t type);
 
+// Why type_info() is nullptr: `retired` numbers had a meaning once and never will again, `unknown`
+// ones belong to a newer format or to a fork.
+enum class TypeState { known, retired, unknown };
+TypeState type_state(uint32_t type);
+
 }  // namespace pn::gguf
