@@ -37,7 +37,20 @@ constexpr uint64_t kReserve = uint64_t{1} << 16;
 constexpr uint32_t kDefaultAlignment = 32;
 
 enum ValueType : uint32_t {
-  kU8, kI8, kU16, kI16, kU32, kI32, kF32, kBool, kString, kArray, kU64, kI64, kF64, kValueTypes
+  kU8,
+  kI8,
+  kU16,
+  kI16,
+  kU32,
+  kI32,
+  kF32,
+  kBool,
+  kString,
+  kArray,
+  kU64,
+  kI64,
+  kF64,
+  kValueTypes
 };
 constexpr uint32_t kValueBytes[kValueTypes] = {1, 1, 2, 2, 4, 4, 4, 1, 8, 12, 8, 8, 8};
 
@@ -108,7 +121,8 @@ std::string_view not_gguf_hint(std::string_view head) {
     return "this is a Git LFS pointer, not the model: run `git lfs pull`";
   if (head.starts_with("<")) return "this is a web page: download the file itself";
   if (head.starts_with("PK")) return "this is a zip or PyTorch file: convert it to GGUF first";
-  if (head.size() >= 9 && head[8] == '{') return "this may be safetensors: convert it to GGUF first";
+  if (head.size() >= 9 && head[8] == '{')
+    return "this may be safetensors: convert it to GGUF first";
   if (head.substr(0, 4) == std::string_view("\0\0\0\0", 4))
     return "it starts with zeros: the download is preallocated or damaged, fetch it again";
   return "give a GGUF model file";
@@ -131,9 +145,10 @@ Result<void> Parser::header() {
   int64_t tensors = 0, pairs = 0;
   if (!cursor_.read(&tensors) || !cursor_.read(&pairs)) return cut("the header");
   if (tensors < 0 || pairs < 0)
-    return broken(fmt::format("the header counts {} tensors and {} keys; neither can be negative: "
-                              "the file is damaged, download it again",
-                              tensors, pairs));
+    return broken(
+        fmt::format("the header counts {} tensors and {} keys; neither can be negative: "
+                    "the file is damaged, download it again",
+                    tensors, pairs));
   pair_count_ = static_cast<uint64_t>(pairs);
   tensor_count_ = static_cast<uint64_t>(tensors);
   PN_TRY(counted(pair_count_, kMinPairBytes, "keys"));
@@ -146,9 +161,10 @@ Result<void> Parser::counted(uint64_t count, uint64_t least_bytes, const char* w
   if (count <= cursor_.left() / least_bytes) return {};
   if (count <= kPlausible)
     return cut(fmt::format("the metadata (the header counts {} {})", count, what));
-  return broken(fmt::format("the header counts {} {}, more than the file's {} can hold: the file is "
-                            "damaged, download it again",
-                            count, what, byte_count(image_.size())));
+  return broken(
+      fmt::format("the header counts {} {}, more than the file's {} can hold: the file is "
+                  "damaged, download it again",
+                  count, what, byte_count(image_.size())));
 }
 
 Result<void> Parser::version(uint32_t number) {
@@ -156,8 +172,8 @@ Result<void> Parser::version(uint32_t number) {
   if (number == 2 || number == 3) return {};
   if (number == 0) return broken("format version 0 does not exist: the header is damaged");
   if ((number & 0xffffu) == 0)
-    return broken(fmt::format("is big-endian (version reads as {:#x}): convert it to little-endian",
-                              number));
+    return broken(
+        fmt::format("is big-endian (version reads as {:#x}): convert it to little-endian", number));
   if (number == 1)
     return fail(Code::unsupported,
                 fmt::format("{}: format version 1 is no longer read: convert the model again with "
@@ -175,12 +191,12 @@ Result<void> Parser::pairs() {
     auto where = [&] { return fmt::format("the metadata (key {} of {})", i + 1, pair_count_); };
     uint64_t length = 0;
     if (!cursor_.read(&length)) return cut(where());
-    if (length == 0)
-      return broken(fmt::format("key {} of {} is empty", i + 1, pair_count_));
+    if (length == 0) return broken(fmt::format("key {} of {} is empty", i + 1, pair_count_));
     if (length > kMaxKeyBytes)
-      return broken(fmt::format("key {} of {} claims a name of {} bytes (at most {}): the metadata "
-                                "is damaged",
-                                i + 1, pair_count_, length, kMaxKeyBytes));
+      return broken(
+          fmt::format("key {} of {} claims a name of {} bytes (at most {}): the metadata "
+                      "is damaged",
+                      i + 1, pair_count_, length, kMaxKeyBytes));
     std::string_view view;
     if (!cursor_.bytes(length, &view)) return cut(where());
     std::string key(view);
@@ -205,17 +221,28 @@ T load(std::string_view bytes) {
 // One scalar of `type`; bytes hold exactly that scalar.
 Value scalar(uint32_t type, std::string_view bytes) {
   switch (type) {
-    case kU8: return uint64_t{load<uint8_t>(bytes)};
-    case kI8: return int64_t{load<int8_t>(bytes)};
-    case kU16: return uint64_t{load<uint16_t>(bytes)};
-    case kI16: return int64_t{load<int16_t>(bytes)};
-    case kU32: return uint64_t{load<uint32_t>(bytes)};
-    case kI32: return int64_t{load<int32_t>(bytes)};
-    case kU64: return load<uint64_t>(bytes);
-    case kI64: return load<int64_t>(bytes);
-    case kF32: return double{load<float>(bytes)};
-    case kF64: return load<double>(bytes);
-    default: return load<uint8_t>(bytes) != 0;  // bool; some writers store other non-zero bytes
+    case kU8:
+      return uint64_t{load<uint8_t>(bytes)};
+    case kI8:
+      return int64_t{load<int8_t>(bytes)};
+    case kU16:
+      return uint64_t{load<uint16_t>(bytes)};
+    case kI16:
+      return int64_t{load<int16_t>(bytes)};
+    case kU32:
+      return uint64_t{load<uint32_t>(bytes)};
+    case kI32:
+      return int64_t{load<int32_t>(bytes)};
+    case kU64:
+      return load<uint64_t>(bytes);
+    case kI64:
+      return load<int64_t>(bytes);
+    case kF32:
+      return double{load<float>(bytes)};
+    case kF64:
+      return load<double>(bytes);
+    default:
+      return load<uint8_t>(bytes) != 0;  // bool; some writers store other non-zero bytes
   }
 }
 
@@ -256,10 +283,11 @@ Result<Array> Parser::array(const std::string& key) {
                               quoted(key), type),
                   key);
   if (count > kMaxElements)
-    return broken(fmt::format("the array of key {} claims {} elements, and at most {} are read: the "
-                              "metadata is damaged",
-                              quoted(key), count, kMaxElements),
-                  key);
+    return broken(
+        fmt::format("the array of key {} claims {} elements, and at most {} are read: the "
+                    "metadata is damaged",
+                    quoted(key), count, kMaxElements),
+        key);
   uint64_t bytes = count * kValueBytes[type];  // < 2^30 by the line above
   if (bytes > cursor_.left()) return cut(where(), key);
   if (type == kString) return strings(key, count);
@@ -282,10 +310,11 @@ Result<Array> Parser::array(const std::string& key) {
 
 Result<void> Parser::text_length(const std::string& key, uint64_t length) const {
   if (length <= kMaxTextBytes) return {};
-  return broken(fmt::format("a text of key {} claims {} bytes, and at most {} are read: the metadata "
-                            "is damaged",
-                            quoted(key), length, kMaxTextBytes),
-                key);
+  return broken(
+      fmt::format("a text of key {} claims {} bytes, and at most {} are read: the metadata "
+                  "is damaged",
+                  quoted(key), length, kMaxTextBytes),
+      key);
 }
 
 Result<Array> Parser::strings(const std::string& key, uint64_t count) {
@@ -338,21 +367,22 @@ Result<Tensor> Parser::entry(uint64_t index) {
   std::string_view name;
   if (!cursor_.read(&length)) return cut(where());
   if (length == 0 || length > kMaxNameBytes)
-    return broken(fmt::format("tensor {} of {} has a name of {} bytes; 1 to {} are possible: the "
-                              "tensor table is damaged",
-                              index + 1, tensor_count_, length, kMaxNameBytes));
+    return broken(
+        fmt::format("tensor {} of {} has a name of {} bytes; 1 to {} are possible: the "
+                    "tensor table is damaged",
+                    index + 1, tensor_count_, length, kMaxNameBytes));
   if (!cursor_.bytes(length, &name)) return cut(where());
   t.name = name;
   if (!cursor_.read(&t.rank)) return cut(where(), t.name);
   if (t.rank > t.shape.size())
-    return broken(fmt::format("tensor {} has {} dimensions; at most 4 are possible",
-                              quoted(t.name), t.rank),
-                  t.name);
+    return broken(
+        fmt::format("tensor {} has {} dimensions; at most 4 are possible", quoted(t.name), t.rank),
+        t.name);
   for (uint32_t d = 0; d < t.rank; ++d) {
     if (!cursor_.read(&t.shape[d])) return cut(where(), t.name);
     if (t.shape[d] < 0)
-      return broken(fmt::format("tensor {} has the negative dimension {} ({})", quoted(t.name),
-                                d, t.shape[d]),
+      return broken(fmt::format("tensor {} has the negative dimension {} ({})", quoted(t.name), d,
+                                t.shape[d]),
                     t.name);
   }
   if (!cursor_.read(&t.type) || !cursor_.read(&t.offset)) return cut(where(), t.name);
@@ -400,8 +430,8 @@ Result<void> Parser::sizes() {
   return {};
 }
 
-// Turns offsets into places in the image. A directory that fits a longer file is a cut download; one
-// that fits no file (an end beyond all tensors laid side by side) is damage.
+// Turns offsets into places in the image. A directory that fits a longer file is a cut download;
+// one that fits no file (an end beyond all tensors laid side by side) is damage.
 Result<void> Parser::place() {
   if (out_.tensors.empty()) return {};
   uint64_t mask = alignment_ - 1;
@@ -454,10 +484,10 @@ Result<void> Parser::overlaps() const {
   for (size_t i = 1; i < order.size(); ++i) {
     const Tensor &a = *order[i - 1], &b = *order[i];
     if (a.offset + a.bytes > b.offset)
-      return broken(fmt::format("tensors {} and {} overlap by {}: the tensor table is damaged",
-                                quoted(a.name), quoted(b.name),
-                                byte_count(a.offset + a.bytes - b.offset)),
-                    b.name);
+      return broken(
+          fmt::format("tensors {} and {} overlap by {}: the tensor table is damaged",
+                      quoted(a.name), quoted(b.name), byte_count(a.offset + a.bytes - b.offset)),
+          b.name);
   }
   return {};
 }

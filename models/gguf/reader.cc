@@ -2,8 +2,8 @@
 //
 // Opens, maps and joins GGUF files.
 //
-// Owns system calls and split sets. Knows nothing inside one image. The one idea: a set is opened by
-// its first part, every other part is found by name and checked against the set before any use.
+// Owns system calls and split sets. Knows nothing inside one image. The one idea: a set is opened
+// by its first part, every other part is found by name and checked against the set before any use.
 #include "models/gguf/reader.h"
 
 #include <fcntl.h>
@@ -137,8 +137,8 @@ Result<void> Reader::shard_keys(const Parsed& parsed, const std::string& path, u
   if (no == static_cast<int64_t>(number)) return {};
   if (number == 0)
     return fail(Code::invalid,
-                fmt::format("{}: is part {} of {}: open the first part, whose name ends in {}", path,
-                            no + 1, count, suffix(0, split_count_)),
+                fmt::format("{}: is part {} of {}: open the first part, whose name ends in {}",
+                            path, no + 1, count, suffix(0, split_count_)),
                 "split.no");
   return fail(Code::invalid,
               fmt::format("{}: says that it is part {}, but stands for part {}: rename or download "
@@ -164,8 +164,9 @@ Result<void> Reader::split_set(const std::string& path) {
       Error error = std::move(mapped).error();
       incomplete_ = error.code == Code::not_found;
       if (incomplete_)
-        error.message = fmt::format("{}: part {} of {} is missing ({}): download it beside the first",
-                                    path, n + 1, split_count_, part);
+        error.message =
+            fmt::format("{}: part {} of {} is missing ({}): download it beside the first", path,
+                        n + 1, split_count_, part);
       return tl::make_unexpected(std::move(error));
     }
     PN_TRY(Parsed parsed, read_last(part));
