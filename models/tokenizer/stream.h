@@ -10,6 +10,7 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "models/tokenizer/tokenizer.h"
@@ -23,16 +24,23 @@ class TextStream {
   // the output is a text of its own (then all pushes together equal Tokenizer::decode).
   enum class Start { continues, fresh };
 
+  struct Options {
+    Start start = Start::continues;
+    bool render_special = false;  // show control tokens, but never one that ends the generation
+  };
+
   struct Out {
     std::string text;      // valid UTF-8, never a part of a stop string
     bool stopped = false;  // a stop string was met; it and what follows are dropped
     std::string stop;      // which one, when stopped
   };
 
-  // Empty stop strings are ignored: the caller refuses them. The earliest match wins; of several
-  // that begin at the same place, the one that is complete first. The tokenizer must outlive this.
-  TextStream(const Tokenizer& tokenizer, std::vector<std::string> stops,
-             Start start = Start::continues);
+  // Empty stop strings are ignored: the caller refuses them. The stop string that is complete first
+  // wins, and of those that are complete at the same place the one that begins first; so the result
+  // does not depend on how the text is cut into tokens. The tokenizer must outlive this.
+  TextStream(const Tokenizer& tokenizer, std::vector<std::string> stops)
+      : TextStream(tokenizer, std::move(stops), Options{}) {}
+  TextStream(const Tokenizer& tokenizer, std::vector<std::string> stops, Options options);
 
   Out push(int32_t id);
   // The end without a stop string: gives what was held back; an unfinished character becomes
@@ -40,13 +48,16 @@ class TextStream {
   Out finish();
 
  private:
-  Out advance(bool at_end);
+  void take_bytes(bool at_end);  // bytes_ -> text_
+  Out advance(bool at_end);      // text_ -> Out
+  size_t held_back() const;      // bytes at the end of text_ that may become a stop string
 
   const Tokenizer& tokenizer_;
   std::vector<std::string> stops_;
   std::string bytes_;  // of an unfinished character, at most 3
   std::string text_;   // complete characters that were not emitted
-  bool at_start_;      // a leading space is still to be dropped
+  bool render_special_;
+  bool at_start_;  // a leading space is still to be dropped
   bool stopped_ = false;
 };
 

@@ -24,8 +24,9 @@
 
 namespace pn::tok {
 
-class Algorithm;      // spm.h, bpe.h
+class Algorithm;      // algorithm.h; spm.h, bpe.h
 class SpecialTokens;  // special.h
+struct PreTokenizer;  // pretokenize.h
 
 class Tokenizer {
  public:
@@ -47,8 +48,8 @@ class Tokenizer {
   // Parts are one text: words run across their borders as if there were none. User-defined tokens
   // are cut everywhere, control tokens only inside parse_special ranges. Bytes that are not UTF-8
   // count as U+FFFD. add_special puts BOS in front and EOS behind where the vocabulary wants them;
-  // empty text gives no other token. A BOS that the text itself holds is not taken into account:
-  // pass add_special = false for a template that writes its own.
+  // empty text gives no other token; 1 GiB is the most. A BOS that the text itself holds is not
+  // taken into account: pass add_special = false for a template that writes its own.
   std::vector<int32_t> encode(std::span<const Part> parts, bool add_special) const;
   std::vector<int32_t> encode(std::string_view text, bool parse_special, bool add_special) const;
 
@@ -62,6 +63,7 @@ class Tokenizer {
 
   bool is_eog(int32_t id) const;      // ends a generation; its text is not shown
   bool is_control(int32_t id) const;  // control or unknown: not text of its own
+  bool is_byte(int32_t id) const;     // one byte, spelled "<0xHH>"
   std::vector<int32_t> eog_ids() const;
 
   int32_t bos() const { return bos_; }  // -1: none
@@ -76,6 +78,7 @@ class Tokenizer {
   // By the text as the vocabulary spells it: "<|im_end|>", "\u0120the" (BPE, a space), "\u2581the"
   // (SPM, too).
   std::optional<int32_t> find(std::string_view token_text) const;
+  // As given, but: merges are gone, types are filled and corrected, ids out of range are absent.
   const Vocabulary& vocabulary() const { return vocabulary_; }
 
   // What was odd in the file and how it was read; for the log, once per load.
@@ -83,14 +86,17 @@ class Tokenizer {
 
  private:
   Tokenizer();
-  Result<void> init(Vocabulary vocabulary);
-  Result<void> check_sizes();
+  bool spm() const { return pre_ == nullptr; }
+  TokenType type(int32_t id) const { return TokenType(vocabulary_.types[size_t(id)]); }
+  Result<void> check_types();
+  Result<void> check();  // sizes and types, which are filled where absent
   void take_ids();       // bos, eos, ... and the add_* switches, with their defaults
-  void find_eog();       // section "end of generation" of the file's rules; eot_ when it was absent
+  void find_eog();       // eog.cc
   Result<void> build();  // special tokens and the algorithm
 
   Vocabulary vocabulary_;
   std::unordered_map<std::string_view, int32_t> ids_;  // token text -> lowest id
+  const PreTokenizer* pre_ = nullptr;                  // of BPE
   std::vector<bool> eog_;                              // (n_vocab)
   std::vector<bool> always_render_;  // (n_vocab) control tokens that are text in the output
   int32_t bos_ = -1, eos_ = -1, eot_ = -1, unk_ = -1;
