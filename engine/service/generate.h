@@ -111,6 +111,7 @@ struct ModelStatus {
   uint64_t weight_bytes = 0;  // as laid out on the die
   uint64_t kv_bytes = 0;
   bool batch_invariant = false;
+  SamplingParams sampling;  // defaults: the file's general.sampling.* over ours
 };
 
 // All models of this process. Thread-safe.
