@@ -16,12 +16,19 @@ extern "C" {
 
 
 enum { PN_LOG_DEBUG, PN_LOG_INFO, PN_LOG_WARN, PN_LOG_ERROR, PN_LOG_HOST_BUG, PN_LOG_PLUGIN_BUG };
+/* What a plugin may ask thread_check about the calling thread, at the top of a function. */
+#define PN_THREAD_LOAD    0u
+#define PN_THREAD_CONTROL 1u
+#define PN_THREAD_QUEUE   2u
+#define PN_THREAD_POLL    3u
+#define PN_THREAD_ANY     4u
+#define PN_THREAD_BLOCK   5u /* queue_wait, reset: not on a serving thread */
 typedef struct pn_host { /* lives until the process ends */
   uint32_t struct_size;
   uint32_t abi_minor;
   void *self;
   const char *plugin_path;  /* absolute */
-  const char *cache_dir;    /* private to this plugin; may hold compiled programs */
+  const char *cache_dir;    /* private to this plugin, may hold compiled programs; NULL none */
   const pn_pair *config; /* the profile's options for this plugin; an unknown key is PN_INVALID */
   uint32_t config_count;
   uint32_t reserved;

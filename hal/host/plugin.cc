@@ -1,0 +1,208 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// See plugin.h. Loading, negotiation, the registry of loaded libraries.
+#include "hal/host/plugin.h"
+
+#include <sys/stat.h>
+
+#include <boost/dll/shared_library.hpp>
+#include <cstdlib>
+#include <cstring>
+#include <map>
+#include <mutex>
+
+#include "hal/host/host_context.h"
+#include "hal/host/negotiate.h"
+
+namespace pn::hal {
+
+namespace {
+
+struct Registry {
+  std::mutex mutex;
+  std::map<std::pair<dev_t, ino_t>, std::shared_ptr<Plugin>> loaded;
+};
+
+// Never destroyed: libraries stay mapped until the process ends, and so does this.
+Registry& registry() {
+  static auto* r = new Registry;
+  return *r;
+}
+
+// Registered after a library's own static destructors, so it runs before them.
+void at_exit() {
+  for (auto& [key, plugin] : registry().loaded) plugin->shutdown(2'000'000'000);
+}
+
+// dlopen with the rules of the contract: absolute path, all symbols now, none shared, never closed.
+Result<pn_entry_fn> open_library(const std::string& path) {
+  try {
+    auto* library = new boost::dll::shared_library(
+        path, boost::dll::load_mode::rtld_now | boost::dll::load_mode::rtld_local);
+    if (!library->has(PN_PLUGIN_ENTRY_1)) {
+      return fail(Code::invalid, path + ": expected the symbol " PN_PLUGIN_ENTRY_1
+                                        ", found none: link it with the map of the plugin kit");
+    }
+    return reinterpret_cast<pn_entry_fn>(
+        &library->get<pn_status(const pn_host*, const pn_plugin**, pn_error*)>(PN_PLUGIN_ENTRY_1));
+  } catch (const std::exception& e) {  // Boost puts the text of dlerror() into what()
+    return fail(Code::failed, path + ": cannot be loaded: " + e.what() +
+                                  ": install what is missing, or rebuild the plugin");
+  }
+}
+
+}  // namespace
+
+Result<std::shared_ptr<Plugin>> Plugin::load(const LoadRequest& request) {
+  PN_TRY(Candidate candidate, resolve(request.plugin, request.search));
+  struct stat st {};
+  if (::stat(candidate.path.c_str(), &st) != 0) {
+    return fail(Code::not_found, candidate.path + ": gone since it was found; try again");
+  }
+  Registry& r = registry();
+  std::lock_guard lock(r.mutex);
+  auto found = r.loaded.find({st.st_dev, st.st_ino});
+  if (found != r.loaded.end()) {
+    if (found->second->options_ != request.options) {
+      return fail(Code::invalid, candidate.path +
+                                     ": is loaded already with other options; options are fixed "
+                                     "once per process");
+    }
+    return found->second;
+  }
+  PN_TRY(pn_entry_fn entry, open_library(candidate.path));
+  std::shared_ptr<Plugin> plugin(new Plugin(*candidate.note, candidate.path, request.options));
+  plugin->host_->set_cache_root(user_cache_dir(request.search));
+  PN_TRY(plugin->start(entry));
+  std::atexit(at_exit);
+  r.loaded.emplace(std::make_pair(st.st_dev, st.st_ino), plugin);
+  return plugin;
+}
+
+Result<std::shared_ptr<Plugin>> Plugin::from_entry(pn_entry_fn entry, const Note& note,
+                                                   const Options& options) {
+  std::shared_ptr<Plugin> plugin(new Plugin(note, "/proc/self/exe", options));
+  PN_TRY(plugin->start(entry));
+  return plugin;
+}
+
+Plugin::Plugin(Note note, std::string path, Options options)
+    : note_(std::move(note)),
+      path_(std::move(path)),
+      options_(std::move(options)),
+      host_(std::make_unique<HostContext>(note_.name, path_, options_)),
+      interfaces_(std::make_unique<Interfaces>()) {}
+
+Plugin::~Plugin() { shutdown(2'000'000'000); }
+
+Result<void> Plugin::start(pn_entry_fn entry) {
+  PN_TRY(table_, negotiate(entry, host_->abi(), path_));
+  fetch_interfaces();
+  return {};
+}
+
+bool Plugin::shutdown(uint64_t timeout_ns) {
+  if (open_devices_ != 0) return false;
+  if (table_.shutdown != nullptr && !down_.exchange(true)) {
+    table_.shutdown(host_->now_ns() + timeout_ns);
+  }
+  return true;
+}
+
+Result<std::vector<pn_device_info>> Plugin::devices() const {
+  pn_error err{};
+  err.struct_size = sizeof err;
+  uint32_t count = 0;
+  pn_status st = table_.devices(&count, nullptr, &err);
+  if (st < 0) return tl::unexpected<Error>(to_error(name() + ": devices", st, err));
+  pn_device_info blank{};
+  blank.struct_size = sizeof blank;
+  std::vector<pn_device_info> infos(count, blank);
+  st = table_.devices(&count, infos.data(), &err);
+  if (st != PN_OK) return tl::unexpected<Error>(to_error(name() + ": devices", st, err));
+  infos.resize(count);
+  return infos;
+}
+
+// ---- named interfaces ---------------------------------------------------------------------------
+
+struct Plugin::Interfaces {
+  template <class T>
+  struct Slot {
+    T table{};
+    bool present = false;
+  };
+  Slot<pn_layout_api> layout;
+  Slot<pn_hostmem_api> hostmem;
+  Slot<pn_sampler_api> sampler;
+  Slot<pn_graph_api> graph;
+  Slot<pn_topology_api> topology;
+  Slot<pn_peer_api> peer;
+  Slot<pn_telemetry_api> telemetry;
+  Slot<pn_reset_api> reset;
+};
+
+void Plugin::fetch_interfaces() {
+  auto fetch = [this](const char* id, auto& slot) {
+    const void* given = table_.get_interface(id);
+    slot.present = given != nullptr;
+    if (slot.present) complete(given, &slot.table);
+  };
+  fetch("pantheon.layout/1", interfaces_->layout);
+  fetch("pantheon.hostmem/1", interfaces_->hostmem);
+  fetch("pantheon.sampler/1", interfaces_->sampler);
+  fetch("pantheon.graph/1", interfaces_->graph);
+  fetch("pantheon.topology/1", interfaces_->topology);
+  fetch("pantheon.peer/1", interfaces_->peer);
+  fetch("pantheon.telemetry/1", interfaces_->telemetry);
+  fetch("pantheon.reset/1", interfaces_->reset);
+}
+
+#define PN_INTERFACE(T, member)                                                \
+  template <>                                                                  \
+  const T* Plugin::interface<T>() const {                                      \
+    return interfaces_->member.present ? &interfaces_->member.table : nullptr; \
+  }
+PN_INTERFACE(pn_layout_api, layout)
+PN_INTERFACE(pn_hostmem_api, hostmem)
+PN_INTERFACE(pn_sampler_api, sampler)
+PN_INTERFACE(pn_graph_api, graph)
+PN_INTERFACE(pn_topology_api, topology)
+PN_INTERFACE(pn_peer_api, peer)
+PN_INTERFACE(pn_telemetry_api, telemetry)
+PN_INTERFACE(pn_reset_api, reset)
+#undef PN_INTERFACE
+
+// ---- errors -------------------------------------------------------------------------------------
+
+Error to_error(const std::string& asked, pn_status status, const pn_error& error) {
+  Error out;
+  switch (status) {
+    case PN_NOT_READY:
+    case PN_INCOMPLETE:
+      out.code = Code::busy;
+      break;
+    case PN_INVALID:
+      out.code = Code::invalid;
+      break;
+    case PN_UNSUPPORTED:
+      out.code = Code::unsupported;
+      break;
+    case PN_OUT_OF_MEMORY:
+      out.code = Code::out_of_memory;
+      break;
+    case PN_DEVICE_LOST:
+      out.code = Code::device_lost;
+      break;
+    default:
+      out.code = Code::failed;
+      break;
+  }
+  std::string said(error.message, strnlen(error.message, sizeof error.message));
+  if (said.empty()) said = "status " + std::to_string(status) + " without a message";
+  out.message = asked + ": " + said;
+  if (error.native_code != 0) out.message += " (code " + std::to_string(error.native_code) + ")";
+  return out;
+}
+
+}  // namespace pn::hal
