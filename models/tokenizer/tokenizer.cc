@@ -42,6 +42,15 @@ Joined join(std::span<const Tokenizer::Part> parts) {
   return out;
 }
 
+// Whether BPE has anything to merge: a normal token of more than one character.
+bool has_words(const Vocabulary& v) {
+  for (size_t i = 0; i < v.tokens.size(); i++) {
+    if (i < v.types.size() && TokenType(v.types[i]) != TokenType::normal) continue;
+    if (!v.tokens[i].empty() && utf8_step(v.tokens[i]).bytes < v.tokens[i].size()) return true;
+  }
+  return false;
+}
+
 std::string count_of(size_t n, const char* what) { return std::to_string(n) + " " + what; }
 
 }  // namespace
@@ -167,6 +176,12 @@ Result<void> Tokenizer::check() {
   if (n == 0 || n > INT32_MAX) {
     return fail(Code::invalid, "tokenizer.ggml.tokens has " + count_of(n, "tokens"),
                 "tokenizer.ggml.tokens");
+  }
+  if (!spm() && v.merges.empty() && has_words(v)) {
+    return fail(Code::invalid,
+                "tokenizer.ggml.merges is missing or empty: without it every text would fall apart "
+                "into bytes; convert the model again",
+                "tokenizer.ggml.merges");
   }
   if ((spm() || !v.scores.empty()) && v.scores.size() < n) {
     return fail(Code::invalid,
