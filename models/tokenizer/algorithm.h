@@ -22,9 +22,8 @@ using TokenIds = std::unordered_map<std::string_view, int32_t>;
 class Algorithm {
  public:
   virtual ~Algorithm() = default;
-  // Text without special tokens, valid UTF-8, not empty. `at_border`: it begins the whole text or
-  // follows a special token.
-  virtual void encode(std::string_view text, bool at_border, std::vector<int32_t>& out) const = 0;
+  // Text between special tokens (or the ends of the whole text), valid UTF-8, not empty.
+  virtual void encode(std::string_view text, std::vector<int32_t>& out) const = 0;
   // The bytes of a token that is neither control nor byte.
   virtual void append_piece(std::string_view token, std::string& out) const = 0;
 };

@@ -121,7 +121,7 @@ Pair Bpe::find(uint32_t left, uint32_t right) const {
   }
 }
 
-void Bpe::encode(std::string_view text, bool, std::vector<int32_t>& out) const {
+void Bpe::encode(std::string_view text, std::vector<int32_t>& out) const {
   std::vector<uint32_t> ends;
   pre_.split(text, ends);
   BpeScratch scratch;

@@ -23,7 +23,7 @@ class Bpe : public Algorithm {
   static Result<std::unique_ptr<Bpe>> create(const Vocabulary& vocabulary, const TokenIds& ids,
                                              const PreTokenizer& pre);
 
-  void encode(std::string_view text, bool at_border, std::vector<int32_t>& out) const override;
+  void encode(std::string_view text, std::vector<int32_t>& out) const override;
   void append_piece(std::string_view token, std::string& out) const override;
 
  private:

@@ -60,10 +60,10 @@ uint32_t Spm::find(std::string_view text) const {
   return uint32_t(it->second);
 }
 
-void Spm::encode(std::string_view raw, bool at_border, std::vector<int32_t>& out) const {
+void Spm::encode(std::string_view raw, std::vector<int32_t>& out) const {
   std::string text;
   text.reserve(raw.size() + 3);
-  if (at_border && options_.add_space_prefix) text += kSpace;
+  if (options_.add_space_prefix) text += kSpace;
   for (char c : raw) {
     if (c == ' ') {
       text += kSpace;

@@ -27,7 +27,7 @@ class Spm : public Algorithm {
   };
   Spm(const Vocabulary& vocabulary, const TokenIds& ids, Options options);
 
-  void encode(std::string_view text, bool at_border, std::vector<int32_t>& out) const override;
+  void encode(std::string_view text, std::vector<int32_t>& out) const override;
   void append_piece(std::string_view token, std::string& out) const override;
 
  private:

@@ -75,14 +75,11 @@ std::vector<int32_t> Tokenizer::encode(std::span<const Part> parts, bool add_spe
   Joined joined = join(parts);
   std::vector<int32_t> out;
   if (add_special && add_bos_ && bos_ >= 0) out.push_back(bos_);
-  bool at_border = true;
   for (const SpecialTokens::Fragment& fragment : special_->cut(joined.text, joined.allowed)) {
-    at_border = fragment.id >= 0 || at_border;
     if (fragment.id >= 0) {
       out.push_back(fragment.id);
     } else {
-      algorithm_->encode(fragment.text, at_border, out);
-      at_border = false;
+      algorithm_->encode(fragment.text, out);
     }
   }
   if (add_special && add_eos_ && eos_ >= 0) out.push_back(eos_);

@@ -241,6 +241,12 @@ TEST_CASE("overlapping and nested special tokens") {
   CHECK(t->encode("-----x", false, false) == Ids{four, x});
   CHECK(t->encode("a--b", false, false) == Ids{'a', two, 'b'});
   CHECK(t->encode("-", false, false) == Ids{'-'});
+
+  BpeBuilder c("gpt-2");
+  int32_t head = c.user("x-"), tail = c.user("-y"), long_one = c.user("---");
+  auto u = make(c.v);
+  CHECK(u->encode("x---y", false, false) == Ids{'x', long_one, 'y'});
+  CHECK(u->encode("x--y", false, false) == Ids{head, tail});
 }
 
 TEST_CASE("SentencePiece: the space in front") {
@@ -270,6 +276,18 @@ TEST_CASE("SentencePiece: the space in front") {
   auto u = make(b.v);
   CHECK(u->encode("a", false, false) == Ids{a});
   CHECK(u->decode(Ids{word}, false) == " a");
+}
+
+TEST_CASE("SentencePiece: equal scores join from the left, and -0 is 0") {
+  SpmBuilder b;
+  b.v.add_space_prefix = false;
+  int32_t a = b.token("a", -1), left = b.token("ab", -0.0f);
+  int32_t c = b.token("c", -1), right = b.token("bc", 0.0f);
+  b.token("b", -1);
+  auto t = make(b.v);
+  CHECK(t->encode("abc", false, false) == Ids{left, c});
+  CHECK(t->encode("aabc", false, false) == Ids{a, left, c});
+  CHECK(t->encode("bcbc", false, false) == Ids{right, right});
 }
 
 TEST_CASE("SentencePiece: bytes, and what has no byte token") {
