@@ -270,6 +270,9 @@ Result<Note> parse_note(const std::string& text, const std::string& where) {
   note.language = keys["language"];
   note.compiler = keys["compiler"];
   if (!keys["sanitizer"].empty()) note.sanitizer = keys["sanitizer"];
+  const std::string& use = keys["use"];
+  if (!use.empty() && use != "auto" && use != "named") return bad("use", use);
+  note.only_when_named = use == "named";
   if (!is_name(note.kind)) return bad("kind", note.kind);
   if (!is_name(note.name)) return bad("name", note.name);
   for (const std::string& alias : note.aliases) {

@@ -30,6 +30,7 @@ struct Note {
   std::string version;
   std::string vendor;
   std::vector<PciId> pci;
+  bool only_when_named = false;  // never taken because it happens to be installed
   std::string sanitizer = "none";
   std::string language;
   std::string compiler;

@@ -81,13 +81,13 @@ bool listen_until(int fd, uint32_t timeout_ms, std::string* said) {
   using Clock = std::chrono::steady_clock;
   const auto deadline = Clock::now() + std::chrono::milliseconds(timeout_ms);
   while (said->size() < 8192) {
-    const auto left =
-        std::chrono::duration_cast<std::chrono::milliseconds>(deadline - Clock::now()).count();
-    if (left <= 0) return false;
+    const auto left = deadline - Clock::now();
+    if (left <= Clock::duration::zero()) return false;
+    const auto ms = std::chrono::ceil<std::chrono::milliseconds>(left).count();
     struct pollfd p {
       fd, POLLIN, 0
     };
-    if (::poll(&p, 1, static_cast<int>(left)) <= 0) continue;
+    if (::poll(&p, 1, static_cast<int>(ms)) <= 0) continue;
     char chunk[512];
     const ssize_t n = ::read(fd, chunk, sizeof chunk);
     if (n < 0 && errno == EINTR) continue;

@@ -2,10 +2,10 @@
  *
  * Who a plugin is, readable before any of its code runs: an ELF note.
  *
- * Owns PN_PLUGIN_NOTE (section .note.pantheon) and PN_DLOPEN_NOTE (section .note.dlopen, the format
- * published by systemd and UAPI). Knows nothing of the tables. The one idea: the descriptor is text,
- * `key=value` lines, so a reader needs no struct layout, a newer key does not break an older reader,
- * and `readelf -p .note.pantheon backend_x.so` shows it to a person.
+ * Owns PN_PLUGIN_NOTE (section .note.pantheon) and PN_DLOPEN_NOTE (section .note.dlopen, a format
+ * of systemd and UAPI). Knows nothing of the tables. The one idea: the descriptor is text,
+ * `key=value` lines, so a reader needs no struct layout, a newer key does not break an older
+ * reader, and `readelf -p .note.pantheon backend_x.so` shows it to a person.
  *
  *   note owner  "Pantheon"
  *   note type   0x50414e31 ("PAN1")
@@ -19,6 +19,7 @@
  *   vendor=Example Ltd
  *   pci=10de:102d,10de:1023    vendor:device it drives, hexadecimal, lower case, may be empty
  *   sanitizer=none     none, address, thread, memory: must equal the host's
+ *   use=auto           named: only when asked for by name or path; plugins that test or teach
  *   compiler=12.2.0    and language=c or c++
  *
  * Rules                                                   checked by      when broken
@@ -40,7 +41,9 @@
 #define PN_DLOPEN_NOTE_OWNER "FDO"
 #define PN_DLOPEN_NOTE_TYPE 0x407c0c0au
 
-#if defined(__SANITIZE_ADDRESS__)
+#if defined(PN_BUILD_SANITIZER)
+/* The build says it itself. */
+#elif defined(__SANITIZE_ADDRESS__)
 #define PN_BUILD_SANITIZER "address"
 #elif defined(__SANITIZE_THREAD__)
 #define PN_BUILD_SANITIZER "thread"
@@ -78,17 +81,22 @@
 
 /* Once per plugin, at file scope. All arguments are string literals, but for the two minors:
  *   PN_PLUGIN_NOTE("cuda_k80", "cuda,k80", "1.4.0", "Example Ltd", "10de:102d");
+ * PN_TEST_PLUGIN_NOTE is for plugins that compute nothing of use: taken only when named.
  * PN_PLUGIN_NOTE_FOR also takes the kind, and the oldest and newest host minor that are served;
  * while the major is 0 both are PN_ABI_MINOR. */
 #define PN_PLUGIN_NOTE(name, aliases, version, vendor, pci) \
   PN_PLUGIN_NOTE_FOR("hal", name, aliases, PN_ABI_MINOR, PN_ABI_MINOR, version, vendor, pci)
-#define PN_PLUGIN_NOTE_FOR(kind, name, aliases, minor_min, minor_max, version, vendor, pci)      \
+#define PN_TEST_PLUGIN_NOTE(name, aliases, version, vendor, pci) \
+  PN_NOTE_ALL("hal", name, aliases, PN_ABI_MINOR, PN_ABI_MINOR, version, vendor, pci, "named")
+#define PN_PLUGIN_NOTE_FOR(kind, name, aliases, minor_min, minor_max, version, vendor, pci) \
+  PN_NOTE_ALL(kind, name, aliases, minor_min, minor_max, version, vendor, pci, "auto")
+#define PN_NOTE_ALL(kind, name, aliases, minor_min, minor_max, version, vendor, pci, use)        \
   PN_NOTE_EMIT(pn_plugin_note, ".note.pantheon", PN_NOTE_OWNER, PN_NOTE_TYPE,                    \
                "kind=" kind "\nname=" name "\naliases=" aliases "\nabi=" PN_NOTE_STR(            \
                    PN_ABI_MAJOR) "." PN_NOTE_STR(minor_min) "-" PN_NOTE_STR(PN_ABI_MAJOR) "."    \
                    PN_NOTE_STR(minor_max) "\nversion=" version "\nvendor=" vendor "\npci=" pci   \
-                   "\nsanitizer=" PN_BUILD_SANITIZER "\nlanguage=" PN_BUILD_LANGUAGE             \
-                   "\ncompiler=" __VERSION__ "\n")
+                   "\nuse=" use "\nsanitizer=" PN_BUILD_SANITIZER "\nlanguage="                  \
+                   PN_BUILD_LANGUAGE "\ncompiler=" __VERSION__ "\n")
 
 /* A library that the plugin opens at run time, so that packagers see it. tag: an identifier, unique
  * in the file. priority: required, recommended or suggested.
