@@ -51,8 +51,13 @@ Complaints function_size(const SourceFile& f) {
     if (fn.name == "TEST_CASE") continue;
     if (fn.lines > limit)
       out.push_back(at(f, fn.first_line, fn.name + " has " + std::to_string(fn.lines) + " lines"));
-    if (fn.parameters > 6 && !kernel(f.path))
-      out.push_back(at(f, fn.first_line, fn.name + " has more than 6 parameters"));
+    // Slots of the C ABI have up to 8, and a plugin's functions are those slots.
+    const bool slot = in_folder(f.path, "plugins") || in_folder(f.path, "backends") ||
+                      in_folder(f.path, "tests/support");
+    const int most = slot ? 8 : 6;
+    if (fn.parameters > most && !kernel(f.path))
+      out.push_back(
+          at(f, fn.first_line, fn.name + " has more than " + std::to_string(most) + " parameters"));
   }
   return out;
 }
