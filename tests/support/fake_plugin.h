@@ -45,6 +45,7 @@ class FakePlugin {
     bool device_visible = true;  // buffers of the device heap have a host address
     bool tied = true;            // layouts for PN_ROLE_TIED
     bool lossy_only = false;     // the only layout of matrices loses too much
+    bool convert_hangs = false;  // convert() waits until this is false again
     uint64_t memory_free = 1ull << 32;
     uint64_t step_bytes_max = 0;
     std::string unsupported;  // reason of a span that cannot run; empty: all can
@@ -67,6 +68,11 @@ class FakePlugin {
     std::vector<std::string> broken;  // rules of the HAL that the host broke
   };
   Counters counters() const;
+
+  // Bytes that are bound to a weight of the program made last.
+  std::vector<std::byte> weight_bytes(uint32_t weight) const;
+  // Slices bound to weights of it, in order.
+  std::vector<pn_slice> weight_slices() const;
 
   struct Pending;
   struct State;

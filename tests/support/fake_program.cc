@@ -3,7 +3,9 @@
 // Programs and steps of the fake plugin. A page holds the tokens that were written to it, so what
 // a row "sees" is exactly what the host made visible.
 #include <algorithm>
+#include <chrono>
 #include <cstring>
+#include <thread>
 
 #include "tests/support/fake_state.h"
 
@@ -107,6 +109,13 @@ pn_status convert(const pn_weight* weight, uint64_t target, uint64_t layout, con
   choice.struct_size = sizeof(choice);
   pn_status status = rank(weight, target, &one, &choice, error);
   if (status != PN_OK) return status;
+  for (bool hangs = true; hangs;) {
+    {
+      std::lock_guard lock(FakePlugin::instance().mutex());
+      hangs = FakePlugin::instance().state().knobs.convert_hangs;
+    }
+    if (hangs) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
   const auto* from = static_cast<const std::byte*>(source) + first * choice.tile_bytes;
   auto* to = static_cast<std::byte*>(out);
   for (uint64_t i = 0; i < count * choice.tile_bytes; ++i) to[i] = from[i] ^ kMark;
@@ -221,6 +230,23 @@ void fake_execute(FakePlugin::State& state, const FakePlugin::Pending& pending) 
     }
     for (const pn_row& row : pending.rows) emit(state, program, pending, row);
   }
+}
+
+std::vector<pn_slice> FakePlugin::weight_slices() const {
+  std::lock_guard lock(mutex_);
+  std::vector<pn_slice> slices;
+  if (state_->programs.empty()) return slices;
+  for (const pn_binding& binding : state_->programs.rbegin()->second.bindings) {
+    if (binding.kind == PN_BIND_WEIGHT) slices.push_back(binding.slice);
+  }
+  return slices;
+}
+
+std::vector<std::byte> FakePlugin::weight_bytes(uint32_t weight) const {
+  pn_slice slice = weight_slices().at(weight);
+  std::lock_guard lock(mutex_);
+  const std::byte* at = fake_at(*state_, slice);
+  return {at, at + slice.bytes};
 }
 
 const pn_layout_api* fake_layout() {
