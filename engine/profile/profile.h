@@ -66,6 +66,7 @@ struct Profile {
   std::vector<std::string> plugin_dirs;
   std::vector<Plugin> plugins;     // empty: every installed plugin that has a usable die
   bool plugins_from_flag = false;  // --backend-plugin replaced the set
+  std::vector<Plugin> configured;  // as the file has them: they keep their options
   std::vector<DieRule> dies;
   std::vector<Model> models;
   Server server;
@@ -76,8 +77,8 @@ struct Profile {
 
   Options overrides;  // from flags, for every plugin in use, over its own options
 
-  // What a plugin gets, found by the name that it was asked for with.
-  Options options_for(const std::string& plugin) const;
+  // What a plugin gets. names: as it was asked for, and the name and aliases in its note.
+  Options options_for(const std::vector<std::string>& names) const;
   const DieRule* rule_for(const std::string& die) const;  // nullptr: none matches
   // What the die manager may use of a die with `total` bytes, before what others hold.
   uint64_t budget(const std::string& die, uint64_t total) const;
@@ -94,6 +95,9 @@ struct Flags {
   std::optional<Amount> device_bytes;  // --device-bytes: of every die
   std::optional<uint32_t> threads;     // --threads: option `threads` of the plugins in use
 };
+
+// The name that a file has when nobody gives it one: without folder and .gguf.
+std::string model_name(const std::string& file);
 
 // nullptr when unset. Tests give their own.
 using Environment = std::function<const char*(const char*)>;

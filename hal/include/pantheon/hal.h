@@ -24,7 +24,8 @@
  *   is all zero (pn_read), else PN_UNSUPPORTED naming the struct. A meaning is never ignored.
  *   Growing out (pn_write): fields that both know, the rest of the caller's bytes zero.
  *   Unknown flag bits and non-zero reserved words in: PN_INVALID. Unknown flag bits out: ignored.
- *   Lists use two calls: count 0 asks for the count; too small a count returns PN_INCOMPLETE.
+ *   Lists use two calls: count 0 asks for the count (PN_OK); a count that is too small gets as
+ *   many as fit, the true count, and PN_INCOMPLETE.
  *   Text is UTF-8, ends with NUL, and fits its field.
  *   Errors may be NULL. PN_INVALID, PN_UNSUPPORTED and PN_OUT_OF_MEMORY mean that nothing changed.
  *   No pointer crosses in a command, so a plugin may live in another process.
