@@ -46,6 +46,7 @@ Result<Value> map_attributes(Runtime& rt, const Seq& seq, const Args& args) {
 }
 
 Result<Value> map_filter(Runtime& rt, const Value& self, const Args& args) {
+  if (!truth(self)) return Value::list({}, Seq::Shape::generator);  // None and 0 too, as in Jinja
   PN_TRY(SeqPtr seq, elements(rt, self));
   if (args.positional.empty()) return map_attributes(rt, *seq, args);
   PN_TRY(const Str* name, str_arg(rt, &args.positional[0], "map"));
@@ -67,6 +68,7 @@ Result<Value> map_filter(Runtime& rt, const Value& self, const Args& args) {
 // The elements whose test (or truth, without a test) equals `keep`; of an attribute when `attr`.
 template <bool keep, bool attr>
 Result<Value> select_filter(Runtime& rt, const Value& self, const Args& args) {
+  if (!truth(self)) return Value::list({}, Seq::Shape::generator);
   PN_TRY(SeqPtr seq, elements(rt, self));
   size_t used = attr ? 1 : 0;
   if (args.positional.size() < used) return rt.error("selectattr needs an attribute");

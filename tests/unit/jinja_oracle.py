@@ -48,9 +48,12 @@ def environment(base):
     return env
 
 
-def render(env, case):
+def render(env, case, known={}):
     try:
-        return {"text": env.from_string(case["template"]).render(**case["context"])}
+        key = (env, case["template"])
+        if key not in known:
+            known[key] = env.from_string(case["template"])
+        return {"text": known[key].render(**case["context"])}
     except jinja2.exceptions.TemplateSyntaxError as e:
         return {"error": "syntax: %s" % e}
     except Exception as e:  # whatever a template can provoke is an answer
