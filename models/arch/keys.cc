@@ -163,8 +163,9 @@ Result<void> Keys::vocabulary(HyperParams* p) const {
   uint64_t tokens = tokenizer_tokens(file_);
   if (tokens > p->vocab)
     return fail(Code::invalid,
-                fmt::format("{}: the tokenizer has {} tokens, tensor 'token_embd.weight' only {} "
-                            "rows: the file is inconsistent, convert it again",
+                fmt::format("{}: key 'tokenizer.ggml.tokens' lists {} tokens, tensor "
+                            "'token_embd.weight' has only {} rows: the file is inconsistent, "
+                            "convert it again",
                             file_.shards()[0].path, tokens, p->vocab),
                 "tokenizer.ggml.tokens");
   return {};

@@ -67,8 +67,8 @@ struct Registry {
     for (const std::string& k : known_architectures()) known += (known.empty() ? "" : ", ") + k;
     return fail(
         Code::unsupported,
-        fmt::format("{}: architecture {} is not one that this build runs ({}): take a model "
-                    "of these, or update pantheon",
+        fmt::format("{}: 'general.architecture' is {}, which this build does not run (it runs "
+                    "{}): take a model of these, or update pantheon",
                     path, gguf::quoted(name), known),
         "general.architecture");
   }

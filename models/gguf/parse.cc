@@ -2,7 +2,7 @@
 //
 // The parser of one GGUF image (format versions 2 and 3, little-endian).
 //
-// Owns the walk: header, key/value table, tensor table, placement of tensor data. Knows no
+// Owns the walk: header, key/value table, tensor table (placement.h does the data). Knows no
 // architecture. The one idea: each way a file can be wrong has its own words, which name the key or
 // tensor, what was found, and what to do.
 #include "models/gguf/parse.h"
@@ -16,6 +16,7 @@
 #include <unordered_set>
 
 #include "models/gguf/cursor.h"
+#include "models/gguf/placement.h"
 #include "models/gguf/text.h"
 
 namespace pn::gguf {
@@ -64,8 +65,8 @@ class Parser {
     PN_TRY(pairs());
     PN_TRY(directory());
     PN_TRY(types());
-    PN_TRY(sizes());
-    PN_TRY(place());
+    PN_TRY(measure(name_, out_.tensors));
+    PN_TRY(place({image_, name_, cursor_.position(), alignment_}, &out_, incomplete_));
     return std::move(out_);
   }
 
@@ -82,9 +83,6 @@ class Parser {
   Result<void> directory();
   Result<Tensor> entry(uint64_t index);
   Result<void> types();
-  Result<void> sizes();
-  Result<void> place();
-  Result<void> overlaps() const;
 
   tl::unexpected<Error> broken(const std::string& what, std::string param = {}) const {
     return fail(Code::invalid, fmt::format("{}: {}", name_, what), std::move(param));
@@ -407,117 +405,11 @@ Result<void> Parser::types() {
   return {};
 }
 
-Result<void> Parser::sizes() {
-  for (Tensor& t : out_.tensors) {
-    const TypeInfo* info = type_info(t.type);
-    if (t.shape[0] % info->block != 0)
-      return broken(fmt::format("tensor {} has rows of {} elements; type {} needs a multiple of {}",
-                                quoted(t.name), t.shape[0], info->name, info->block),
-                    t.name);
-    int64_t elements = 1, bytes = t.shape[0] / info->block;
-    bool overflow = __builtin_mul_overflow(bytes, int64_t{info->block_bytes}, &bytes);
-    for (int d = 0; d < 4; ++d) {
-      overflow |= __builtin_mul_overflow(elements, t.shape[d], &elements);
-      if (d > 0) overflow |= __builtin_mul_overflow(bytes, t.shape[d], &bytes);
-    }
-    if (overflow)
-      return broken(fmt::format("tensor {} of {} x {} x {} x {} elements overflows 63 bits: the "
-                                "tensor table is damaged",
-                                quoted(t.name), t.shape[0], t.shape[1], t.shape[2], t.shape[3]),
-                    t.name);
-    t.bytes = static_cast<uint64_t>(bytes);
-  }
-  return {};
-}
-
-// Turns offsets into places in the image. A directory that fits a longer file is a cut download;
-// one that fits no file (an end beyond all tensors laid side by side) is damage.
-Result<void> Parser::place() {
-  if (out_.tensors.empty()) return {};
-  uint64_t mask = alignment_ - 1;
-  uint64_t start = (cursor_.position() + mask) & ~mask;
-  uint64_t total = 0, end = 0;
-  for (const Tensor& t : out_.tensors) {
-    if (__builtin_add_overflow(total, (t.bytes + mask) & ~mask, &total))
-      return broken("the tensors' sizes add up to more than 64 bits: the tensor table is damaged");
-  }
-  const Tensor* first_out = nullptr;  // in file order: what a resumed download brings first
-  for (Tensor& t : out_.tensors) {
-    if (t.offset & mask)
-      return broken(fmt::format("tensor {} is at offset {}, no multiple of the alignment {}",
-                                quoted(t.name), t.offset, alignment_),
-                    t.name);
-    uint64_t last = 0;
-    bool wild = __builtin_add_overflow(t.offset, t.bytes, &last) ||
-                __builtin_add_overflow(last, start, &last);
-    if (wild || (last > image_.size() && last - start > total))
-      return broken(fmt::format("tensor {} claims {} at offset {}, yet all tensors together take "
-                                "{}: the tensor table is damaged",
-                                quoted(t.name), byte_count(t.bytes), t.offset, byte_count(total)),
-                    t.name);
-    t.offset += start;
-    end = std::max(end, last);
-    if (last > image_.size() && (first_out == nullptr || t.offset < first_out->offset))
-      first_out = &t;
-  }
-  if (first_out != nullptr) {
-    *incomplete_ = true;
-    return broken(fmt::format("the file is incomplete: it has {} and needs {}, {} are missing, "
-                              "tensor {} first: resume the download or copy it again",
-                              byte_count(image_.size()), byte_count(end),
-                              byte_count(end - image_.size()), quoted(first_out->name)),
-                  first_out->name);
-  }
-  if (image_.size() > ((end + mask) & ~mask))
-    out_.warnings.push_back(fmt::format("{}: {} after the last tensor are ignored", name_,
-                                        byte_count(image_.size() - end)));
-  for (Tensor& t : out_.tensors) t.data = image_.data() + t.offset;
-  return overlaps();
-}
-
-Result<void> Parser::overlaps() const {
-  std::vector<const Tensor*> order;
-  for (const Tensor& t : out_.tensors)
-    if (t.bytes > 0) order.push_back(&t);
-  std::sort(order.begin(), order.end(),
-            [](const Tensor* a, const Tensor* b) { return a->offset < b->offset; });
-  for (size_t i = 1; i < order.size(); ++i) {
-    const Tensor &a = *order[i - 1], &b = *order[i];
-    if (a.offset + a.bytes > b.offset)
-      return broken(
-          fmt::format("tensors {} and {} overlap by {}: the tensor table is damaged",
-                      quoted(a.name), quoted(b.name), byte_count(a.offset + a.bytes - b.offset)),
-          b.name);
-  }
-  return {};
-}
-
 }  // namespace
 
 Result<Parsed> parse(std::span<const std::byte> image, const std::string& name, bool* incomplete) {
   *incomplete = false;
   return Parser(image, name, incomplete).run();
-}
-
-std::string quoted(std::string_view name) {
-  constexpr size_t kShown = 80;
-  std::string text = "'";
-  for (char c : name.substr(0, kShown)) {
-    if (c >= 0x20 && c < 0x7f)
-      text += c;
-    else
-      text += fmt::format("\\x{:02x}", static_cast<unsigned char>(c));
-  }
-  return text + (name.size() > kShown ? "...'" : "'");
-}
-
-std::string byte_count(uint64_t bytes) {
-  if (bytes < 1024) return fmt::format("{} bytes", bytes);
-  const char* unit[] = {"KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
-  double value = static_cast<double>(bytes) / 1024;
-  size_t u = 0;
-  for (; value >= 1024 && u < 5; ++u) value /= 1024;
-  return fmt::format("{} bytes ({:.1f} {})", bytes, value, unit[u]);
 }
 
 }  // namespace pn::gguf
