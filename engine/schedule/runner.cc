@@ -71,6 +71,15 @@ void Runner::cancel(uint64_t id) {
   end_unstarted(std::move(job), Finish::cancelled);
 }
 
+void Runner::cancel_all() {
+  while (!order_.empty()) end(order_.front(), Finish::cancelled);
+  while (!line_.empty()) {
+    std::unique_ptr<Job> job = std::move(line_.front());
+    line_.pop_front();
+    end_unstarted(std::move(job), Finish::cancelled);
+  }
+}
+
 bool Runner::admit_first(uint64_t now_ns) {
   if (line_.empty() || live_ == copy_.lanes) return false;
   uint32_t lane = 0;

@@ -40,6 +40,7 @@ class Runner {
 
   void enqueue(std::unique_ptr<Job> job);
   void cancel(uint64_t id);  // unknown ids are ignored
+  void cancel_all();
   // Takes in what the queue has completed. Returns whether anything changed.
   bool collect(const pn_progress& progress, uint64_t now_ns);
   // Composes and submits while there is something to run and a step may be queued.

@@ -84,6 +84,8 @@ Result<uint64_t> Scheduler::submit(const std::shared_ptr<Runner>& runner, std::u
 
 void Scheduler::cancel(uint64_t id) { post({Message::kCancel, nullptr, nullptr, id}); }
 
+void Scheduler::cancel_all() { post({Message::kCancelAll, nullptr, nullptr}); }
+
 uint64_t Scheduler::cpu_ns() const {
   clockid_t clock;
   timespec time{};
@@ -164,6 +166,11 @@ void Scheduler::handle(Message& message) {
     case Message::kCancel:
       for (PluginGroup& group : groups_) {
         for (const auto& runner : group.runners) runner->cancel(message.id);
+      }
+      break;
+    case Message::kCancelAll:
+      for (PluginGroup& group : groups_) {
+        for (const auto& runner : group.runners) runner->cancel_all();
       }
       break;
   }

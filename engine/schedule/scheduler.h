@@ -38,13 +38,14 @@ class Scheduler {
   Result<uint64_t> submit(const std::shared_ptr<Runner>& runner, std::unique_ptr<Job> job,
                           uint32_t waiting_max);
   void cancel(uint64_t id);
+  void cancel_all();
 
   // Processor time that the thread has used, for tests and status.
   uint64_t cpu_ns() const;
 
  private:
   struct Message {
-    enum Kind { kAdd, kRemove, kJob, kCancel } kind;
+    enum Kind { kAdd, kRemove, kJob, kCancel, kCancelAll } kind;
     std::shared_ptr<Runner> runner;
     std::unique_ptr<Job> job;
     uint64_t id = 0;

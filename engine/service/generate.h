@@ -111,6 +111,7 @@ struct ModelStatus {
   uint64_t weight_bytes = 0;  // as laid out on the die
   uint64_t kv_bytes = 0;
   bool batch_invariant = false;
+  std::string chat_error;   // why there is no chat_template(): the file's does not parse
   SamplingParams sampling;  // defaults: the file's general.sampling.* over ours
 };
 
@@ -121,7 +122,8 @@ class Service {
   virtual std::vector<ModelStatus> models() const = 0;
   // Resolves a name or alias; empty names the first model. nullptr when unknown.
   virtual std::optional<ModelStatus> model(const std::string& name) const = 0;
-  // For READY models; both live as long as the Service. Template is ChatML when the file has none.
+  // For READY models; both live as long as the Service. Template is ChatML when the file has none,
+  // nullptr when ModelStatus::chat_error says why.
   virtual const tok::Tokenizer* tokenizer(const std::string& model) const = 0;
   virtual const chat::Template* chat_template(const std::string& model) const = 0;
   // Errors: not_found, busy (loading: param "model_loading"; queue full: param "capacity_busy"),

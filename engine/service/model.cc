@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/service/model.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "engine/service/generation.h"
+
+namespace pn::engine {
+
+Model::Model(ModelConfig config, std::shared_ptr<Die> die, Scheduler& scheduler)
+    : config_(std::move(config)), die_(std::move(die)), scheduler_(scheduler) {
+  facts_.name = config_.name;
+  facts_.aliases = config_.aliases;
+  facts_.file = config_.file;
+  facts_.plugin = config_.plugin->name();
+  facts_.die = die_ ? die_->id : "";
+  facts_.slots = config_.slots;
+  progress_.stall_ns = config_.stall_ns;
+  progress_.stalled = [this](const Error& error) { fail(error); };
+}
+
+Model::~Model() {
+  if (runner_) scheduler_.remove(runner_);
+}
+
+void Model::load() {
+  if (!loading()) return;
+  Result<void> loaded = open_and_load();
+  if (!loaded) return fail(loaded.error());
+  std::lock_guard lock(mutex_);
+  if (state_ == ModelState::loading) state_ = ModelState::ready;
+}
+
+Result<void> Model::open_and_load() {
+  PN_TRY(auto file, gguf::File::open(config_.file));
+  PN_TRY(std::shared_ptr<const arch::Model> model, arch::Model::load(file));
+  PN_TRY(words_, read_words(*file));
+  const arch::HyperParams& params = model->params();
+  {
+    std::lock_guard lock(mutex_);
+    facts_.architecture = params.architecture;
+    facts_.context_trained = params.context;
+    facts_.sampling = words_->sampling;
+    facts_.chat_error = words_->chat_error;
+  }
+  InstanceOptions options;
+  options.model = config_.name;
+  options.context = config_.context;
+  options.slots = config_.slots;
+  options.kv_type = config_.kv_type;
+  options.loss = config_.loss;
+  options.threads = config_.load_threads;
+  PN_TRY(instance_, Instance::plan(std::move(model), die_, options));
+  {
+    std::lock_guard lock(mutex_);
+    facts_.context = instance_->context();
+    facts_.weight_bytes = instance_->need().weights;
+    facts_.kv_bytes = instance_->need().cache();
+    facts_.batch_invariant = instance_->batch_invariant();
+  }
+  PN_TRY(instance_->load(progress_));
+  limits_ = {instance_->sampler(), params.vocab, instance_->context(), kBiasMax, die_->id.c_str()};
+  Copy copy = instance_->copy();
+  copy.step_deadline_ns = config_.step_deadline_ns;
+  runner_ = scheduler_.add(std::move(copy));
+  return {};
+}
+
+void Model::fail(const Error& error) {
+  std::lock_guard lock(mutex_);
+  if (state_ != ModelState::loading) return;
+  state_ = ModelState::failed;
+  error_ = error;
+}
+
+bool Model::answers_to(const std::string& name) const {
+  return name == config_.name ||
+         std::find(config_.aliases.begin(), config_.aliases.end(), name) != config_.aliases.end();
+}
+
+bool Model::loading() const {
+  std::lock_guard lock(mutex_);
+  return state_ == ModelState::loading;
+}
+
+ModelStatus Model::status() const {
+  std::lock_guard lock(mutex_);
+  ModelStatus status = facts_;
+  status.state = state_;
+  status.bytes_done = progress_.done.load();
+  status.bytes_total = progress_.total.load();
+  if (error_) status.error = error_->message;
+  if (state_ != ModelState::ready) return status;
+  const Runner::Counts& counts = runner_->counts;
+  status.running = counts.running.load(std::memory_order_relaxed);
+  uint32_t outstanding = counts.outstanding.load(std::memory_order_relaxed);
+  status.queued = outstanding - std::min(outstanding, status.running);
+  if (counts.lost.load(std::memory_order_acquire)) {
+    status.state = ModelState::failed;
+    status.error = die_->id + " was lost while it served " + config_.name +
+                   ": reset or reopen it, then load the model again";
+  }
+  return status;
+}
+
+const tok::Tokenizer* Model::tokenizer() const {
+  std::lock_guard lock(mutex_);
+  return state_ == ModelState::ready ? words_->tokenizer.get() : nullptr;
+}
+
+const chat::Template* Model::chat_template() const {
+  std::lock_guard lock(mutex_);
+  return state_ == ModelState::ready && words_->chat ? &*words_->chat : nullptr;
+}
+
+uint32_t Model::outstanding() const {
+  std::lock_guard lock(mutex_);
+  return state_ == ModelState::ready ? runner_->counts.outstanding.load() : 0;
+}
+
+Result<void> Model::check_state() const {
+  std::lock_guard lock(mutex_);
+  if (state_ == ModelState::ready) return {};
+  if (state_ == ModelState::failed) {
+    return pn::fail(error_->code,
+                    fmt::format("{} is not served: {}", config_.name, error_->message), "model");
+  }
+  return pn::fail(Code::busy,
+                  fmt::format("{} is loading, {} of {} bytes: try again in a moment", config_.name,
+                              progress_.done.load(), progress_.total.load()),
+                  "model_loading");
+}
+
+Result<void> Model::check_request(const GenerateRequest& request) const {
+  if (request.prompt.empty()) {
+    return pn::fail(Code::invalid, "the prompt is empty: it needs at least one token", "prompt");
+  }
+  for (int32_t id : request.prompt) {
+    if (id >= 0 && static_cast<uint32_t>(id) < limits_.vocab) continue;
+    return pn::fail(Code::invalid,
+                    fmt::format("the prompt holds token {}, {} has ids from 0 to {}", id,
+                                config_.name, limits_.vocab - 1),
+                    "prompt");
+  }
+  if (request.prompt.size() > limits_.context) {
+    return pn::fail(Code::invalid,
+                    fmt::format("the prompt has {} tokens, {} serves a context of {}: shorten it, "
+                                "or raise the model's context",
+                                request.prompt.size(), config_.name, limits_.context),
+                    "context_length_exceeded");
+  }
+  for (const std::string& stop : request.stop) {
+    if (!stop.empty()) continue;
+    return pn::fail(Code::invalid, "a stop string is empty: leave it out", "stop");
+  }
+  return {};
+}
+
+Result<uint64_t> Model::start(GenerateRequest request, std::shared_ptr<Listener> listener) {
+  PN_TRY(check_state());
+  PN_TRY(check_request(request));
+  auto job = std::make_unique<Job>();
+  PN_TRY(job->setup, lane_setup(request.sampling, limits_));
+  PN_TRY(job->top, row_candidates(request.top_logprobs, limits_));
+  auto prompt = static_cast<uint32_t>(request.prompt.size());
+  uint32_t room = limits_.context - prompt;
+  job->prompt_tokens = prompt;
+  job->max_tokens = request.max_tokens == 0 ? room : std::min(request.max_tokens, room);
+  job->bias = std::move(request.sampling.bias);
+  job->sink =
+      std::make_shared<Generation>(*words_->tokenizer, request, die_->id, std::move(listener));
+  job->tokens.reserve(prompt + job->max_tokens);
+  job->tokens.assign(request.prompt.begin(), request.prompt.end());
+  return scheduler_.submit(runner_, std::move(job), config_.queue_max);
+}
+
+}  // namespace pn::engine
