@@ -67,8 +67,8 @@ void q4_k(const uint8_t* b, float* x) {
     auto [scale, min] = k_scale(b + 4, j);
     float dc = d * static_cast<float>(scale), dm = least * static_cast<float>(min);
     const uint8_t* q = b + 16 + 32 * (j / 2);
-    for (int l = 0; l < 32; ++l)
-      x[32 * j + l] = dc * static_cast<float>(j % 2 ? q[l] >> 4 : q[l] & 15) - dm;
+    int down = j % 2 * 4;
+    for (int l = 0; l < 32; ++l) x[32 * j + l] = dc * static_cast<float>(q[l] >> down & 15) - dm;
   }
 }
 
@@ -78,22 +78,25 @@ void q5_k(const uint8_t* b, float* x) {
     auto [scale, min] = k_scale(b + 4, j);
     float dc = d * static_cast<float>(scale), dm = least * static_cast<float>(min);
     const uint8_t *high = b + 16, *q = b + 48 + 32 * (j / 2);
+    int down = j % 2 * 4;
     for (int l = 0; l < 32; ++l) {
-      int low = j % 2 ? q[l] >> 4 : q[l] & 15;
-      x[32 * j + l] = dc * static_cast<float>(low + 16 * (high[l] >> j & 1)) - dm;
+      int v = (q[l] >> down & 15) + 16 * (high[l] >> j & 1);
+      x[32 * j + l] = dc * static_cast<float>(v) - dm;
     }
   }
 }
 
 void q6_k(const uint8_t* b, float* x) {
   float d = half_at(b + 208);
-  for (int e = 0; e < 256; ++e) {
-    int h = e / 128, s = e % 128 / 32, l = e % 32;
-    uint8_t byte = b[64 * h + l + 32 * (s & 1)];
-    int low = s < 2 ? byte & 15 : byte >> 4;
-    int v = (low | (b[128 + 32 * h + l] >> 2 * s & 3) << 4) - 32;
-    float scale = static_cast<float>(static_cast<int8_t>(b[192 + e / 16]));
-    x[e] = d * scale * static_cast<float>(v);
+  for (int k = 0; k < 16; ++k) {  // 16 elements share a scale, a nibble half and a pair of bits
+    int h = k / 8, s = k % 8 / 2, l = k % 2 * 16;
+    const uint8_t *low = b + 64 * h + l + 32 * (s & 1), *high = b + 128 + 32 * h + l;
+    float dc = d * static_cast<float>(static_cast<int8_t>(b[192 + k]));
+    int down = s < 2 ? 0 : 4;
+    for (int i = 0; i < 16; ++i) {
+      int v = ((low[i] >> down & 15) | (high[i] >> 2 * s & 3) << 4) - 32;
+      x[16 * k + i] = dc * static_cast<float>(v);
+    }
   }
 }
 

@@ -17,8 +17,10 @@
 namespace pn::test {
 namespace {
 
-// Elements of a pool: a row of 2^17 is the longest, and 2^18 normals take about 3 ms.
+// Elements of a pool: 2^18 normals take about 3 ms.
 constexpr uint64_t kPool = uint64_t{1} << 18;
+// Elements that are copied together, a block at least.
+constexpr uint64_t kUnit = 64;
 
 struct Pool {
   uint32_t block_bytes = 0;
@@ -61,17 +63,20 @@ float Random::normal() {
 GgufWriter::Rows random_rows(uint32_t type, uint64_t width, float sigma, uint64_t seed) {
   std::shared_ptr<const Pool> pool = pool_of(type, sigma);
   uint64_t blocks = width / gguf::type_info(type)->block;
-  return [pool, blocks, seed](uint64_t first, uint64_t count, std::byte* out) {
-    auto copy = [&](uint64_t n, uint64_t pick) {  // n blocks from a random place
-      uint64_t from = pick % (pool->blocks - n + 1);
-      std::memcpy(out, pool->bytes.data() + from * pool->block_bytes, n * pool->block_bytes);
-      out += n * pool->block_bytes;
-    };
+  uint64_t unit = std::max<uint64_t>(1, kUnit / gguf::type_info(type)->block);
+  return [pool, blocks, unit, seed](uint64_t first, uint64_t count, std::byte* out) {
+    uint64_t places = pool->blocks - unit + 1;
     for (uint64_t row = first; row < first + count; ++row) {
       Random random{seed * 0x2545f4914f6cdd1du + row};  // rows do not depend on the chunking
-      uint64_t head = blocks == 0 ? 0 : random.next() % blocks;
-      copy(head, random.next());
-      copy(blocks - head, random.next());
+      // The first unit walks through all places before one comes again (a prime above `places`), so
+      // even rows of a single block differ.
+      uint64_t place = (seed + row * 1000003) % places;
+      for (uint64_t at = 0; at < blocks; at += unit) {
+        uint64_t n = std::min(unit, blocks - at) * pool->block_bytes;
+        std::memcpy(out, pool->bytes.data() + place * pool->block_bytes, n);
+        out += n;
+        place = random.next() % places;
+      }
     }
   };
 }

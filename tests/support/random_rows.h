@@ -3,8 +3,8 @@
 // Random weight rows at memory speed.
 //
 // Owns a pool of encoded random blocks. Knows types and widths, no tensor. The one idea: a row is
-// two stretches of the pool joined at a random block, so millions of distinct rows cost one copy
-// each and a multi-gigabyte model one second of arithmetic.
+// copied together from random places of the pool, so millions of distinct rows (equal ones would
+// tie in the logits) cost no arithmetic.
 #pragma once
 
 #include <cstddef>

@@ -5,9 +5,11 @@
 
 #include <doctest/doctest.h>
 
+#include <atomic>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <thread>
 
 #include "models/gguf/reader.h"
 #include "models/quant/dequantise.h"
@@ -195,4 +197,36 @@ TEST_CASE("the type table: blocks of every known type, and two kinds of unknown 
       if (info && std::string(info->name) == name)
         CHECK(info->block_bytes * 8.0 / info->block == wanted);
     }
+}
+
+TEST_CASE("a file that is still being written is told to be growing") {
+  pn::test::Scratch scratch;
+  auto writer = pn::test::random_model({});
+  REQUIRE(writer);
+  std::vector<std::byte> image = writer->image();
+  std::string path = scratch.path("m.gguf");
+  size_t most = image.size() - 300000;
+  std::ofstream out(path, std::ios::binary);
+  out.write(reinterpret_cast<const char*>(image.data()), static_cast<long>(most)).flush();
+  std::atomic<bool> stop = false;
+  std::thread download([&] {  // again and again, so that a starved reader meets it too
+    while (!stop) {
+      std::filesystem::resize_file(path, most);
+      out.seekp(static_cast<long>(most));
+      for (size_t i = most; i + 1 < image.size() && !stop; ++i)
+        out.put(static_cast<char>(image[i])).flush();
+    }
+  });
+  bool growing = false;
+  for (int i = 0; i < 1000000 && !growing; ++i) {
+    pn::gguf::Reader reader;
+    auto file = reader.open(path);
+    if (file) break;  // cannot be: the last byte is never written
+    CHECK(reader.incomplete());
+    growing = file.error().code == pn::Code::busy;
+    if (growing) CHECK(file.error().message.find("it is growing") != std::string::npos);
+  }
+  stop = true;
+  download.join();
+  CHECK(growing);
 }
