@@ -110,6 +110,8 @@ TEST_CASE("tensors: missing, of another shape, without a place") {
   GgufWriter stack = model();
   stack.find("blk.0.ffn_up.weight").shape = {256, 512, 2};
   CHECK(has(refused(stack).message, "{256, 512, 2}"));
+  stack.find("blk.0.ffn_up.weight").shape = {256, 512, 1, 2};
+  CHECK(has(refused(stack).message, "{256, 512, 1, 2}"));
   pn::Error extra =
       refused(model().values("blk.0.attn_q_norm.weight", {32}, std::vector<float>(32, 1)));
   CHECK(extra.param == "blk.0.attn_q_norm.weight");
