@@ -5,6 +5,7 @@
 #include <doctest/doctest.h>
 
 #include <cmath>
+#include <string>
 
 #include "tests/unit/backends_cpu_kernels_data.h"
 
@@ -99,7 +100,7 @@ TEST_CASE("cpu kernels: every type decodes to exactly what GGUF says") {
             wrong += std::bit_cast<uint32_t>(want) != std::bit_cast<uint32_t>(row[size_t(c)]);
           }
         }
-        INFO(f.name, " ", rows, " x ", cols);
+        INFO(std::string(f.name), " ", rows, " x ", cols);
         CHECK(wrong == 0);
       }
     }
@@ -121,7 +122,7 @@ TEST_CASE("cpu kernels: tiles convert alone, from any alignment, and touch only 
       Buffer out = aligned(2 * bytes + 64);
       convert_tiles(whole.m, reinterpret_cast<const std::byte*>(moved.data() + 1), out.get(), first,
                     count);
-      INFO(f.name, " tile ", first);
+      INFO(std::string(f.name), " tile ", first);
       CHECK(std::memcmp(out.get(), whole.tiles.get() + uint64_t(first) * bytes,
                         uint64_t(count) * bytes) == 0);
       CHECK(out.get()[uint64_t(count) * bytes] == std::byte{0xa5});
@@ -131,7 +132,7 @@ TEST_CASE("cpu kernels: tiles convert alone, from any alignment, and touch only 
 
 TEST_CASE("cpu kernels: a tile is at most 3 % larger than its GGUF rows") {
   for (const TypeFacts& f : kTypes) {
-    INFO(f.name);
+    INFO(std::string(f.name));
     CHECK(source_row_bytes(f.type, 2048) == uint64_t(2048 / f.block * f.bytes));
     CHECK(double(tile_bytes(f.type, 2048)) <= 1.03 * 16 * double(source_row_bytes(f.type, 2048)));
     CHECK(type_supported(f.type));

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <string>
 
 #include "backends/cpu/kernels/vector.h"
 #include "tests/unit/backends_cpu_kernels_data.h"
@@ -30,7 +31,7 @@ template <class Fn>
 void each(Fn f) {
   for (Isa isa : available_isas()) {
     for (int64_t n : kLengths) {
-      INFO(isa_name(isa), " n ", n);
+      INFO(std::string(isa_name(isa)), " n ", n);
       f(vector_kernels(isa), n);
     }
   }
@@ -41,7 +42,7 @@ TEST_CASE("cpu vectors: exp is within 2 ulp, flushes below the normals, reaches 
   for (float v = -87.3f; v < 88.7f; v += 0.0137f) x.push_back(v);
   for (float v : {0.0f, -0.0f, 1e-30f, 88.72f, -87.33f}) x.push_back(v);
   for (Isa isa : available_isas()) {
-    INFO(isa_name(isa));
+    INFO(std::string(isa_name(isa)));
     std::vector<float> y(x.size());
     vector_kernels(isa).exp(x.data(), int64_t(x.size()), y.data());
     double ulp = 0;
@@ -66,7 +67,7 @@ TEST_CASE("cpu vectors: an element's bits do not depend on its place or the row'
   auto x = normal_rows(100, random), up = normal_rows(100, random);
   for (Isa isa : available_isas()) {
     const VectorKernels& k = vector_kernels(isa);
-    INFO(isa_name(isa));
+    INFO(std::string(isa_name(isa)));
     for (auto f : {k.silu_mul, k.gelu_mul, k.add, k.mul}) {
       std::vector<float> all(100), part(100);
       f(x.data(), up.data(), 100, all.data());
@@ -153,7 +154,7 @@ TEST_CASE("cpu vectors: norm, rotary embedding and softmax follow the reference"
 
 TEST_CASE("cpu vectors: half formats round to nearest even for every pattern") {
   for (Isa isa : available_isas()) {
-    INFO(isa_name(isa));
+    INFO(std::string(isa_name(isa)));
     const VectorKernels& k = vector_kernels(isa);
     std::vector<uint16_t> h(65536), back(65536);
     for (size_t i = 0; i < h.size(); ++i) h[i] = uint16_t(i);
@@ -275,7 +276,7 @@ TEST_CASE("cpu vectors: attention follows the reference and is independent of gr
         const float* sink = rows == 12 ? sinks.data() : nullptr;
         auto want = attend(reference_vectors(), a, 0, rows, sink);
         for (Isa isa : available_isas()) {
-          INFO(isa_name(isa), " kv ", kv, " dk ", dk, " rows ", rows);
+          INFO(std::string(isa_name(isa)), " kv ", kv, " dk ", dk, " rows ", rows);
           auto got = attend(vector_kernels(isa), a, 0, rows, sink);
           CHECK(worst(got, want) < 3e-6);
           for (int r = 0; r < rows; ++r) {

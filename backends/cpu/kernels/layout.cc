@@ -147,6 +147,17 @@ uint32_t bit4_plane(const uint32_t* q) {
   return bits;
 }
 
+uint32_t bits45_plane(const uint32_t* q) {  // four vectors
+  uint32_t bits = 0;
+  for (int g = 0; g < 4; ++g) bits |= ((q[g] >> 4) & 0x03030303u) << (2 * g);
+  return bits;
+}
+
+int pair_bytes(uint32_t type) {
+  if (type == kQ6_K) return kPairBytes6;
+  return type == kQ5_0 || type == kQ5_1 || type == kQ5_K ? kPairBytes5 : kPairBytes4;
+}
+
 // Two blocks (the second may be missing) of row r into a 64-column unit.
 void pack_unit_64(uint32_t type, const Spread& a, const Spread* b, int r, std::byte* unit) {
   put_half(unit + 2 * r, a.d);
@@ -165,7 +176,7 @@ void pack_unit_64(uint32_t type, const Spread& a, const Spread* b, int r, std::b
   }
   pack_nibbles(a.q, b ? b->q : nullptr, unit + (mins ? kNibblesQ4_1 : kNibblesQ4_0) + 4 * r);
   if (type == kQ4_0 || type == kQ4_1) return;
-  std::byte* high = unit + (mins ? kHighQ5_1 : kHighQ5_0) + 4 * r;
+  std::byte* high = unit + (mins ? kNibblesQ4_1 : kNibblesQ4_0) + kPairBytes4 + 4 * r;
   put_word(high, bit4_plane(a.q));
   put_word(high + 64, b ? bit4_plane(b->q) : 0);
 }
@@ -178,14 +189,15 @@ void pack_unit_k(uint32_t type, const Spread& s, int r, std::byte* unit) {
     if (type != kQ6_K) unit[kMinsK + 16 * j + r] = std::byte(s.mins[j]);
   }
   for (int p = 0; p < 4; ++p) {
-    pack_nibbles(s.q + 16 * p, s.q + 16 * p + 8, unit + kNibblesK + 512 * p + 4 * r);
-  }
-  std::byte* high = unit + kHighK + 4 * r;
-  for (int j = 0; j < 8 && type == kQ5_K; ++j) put_word(high + 64 * j, bit4_plane(s.q + 8 * j));
-  for (int j = 0; j < 16 && type == kQ6_K; ++j) {
-    uint32_t bits = 0;
-    for (int g = 0; g < 4; ++g) bits |= ((s.q[4 * j + g] >> 4) & 0x03030303u) << (2 * g);
-    put_word(high + 64 * j, bits);
+    std::byte* pair = unit + kNibblesK + pair_bytes(type) * p + 4 * r;
+    pack_nibbles(s.q + 16 * p, s.q + 16 * p + 8, pair);
+    std::byte* high = pair + kPairBytes4;
+    for (int b = 0; b < 2 && type == kQ5_K; ++b) {
+      put_word(high + 64 * b, bit4_plane(s.q + 16 * p + 8 * b));
+    }
+    for (int h = 0; h < 4 && type == kQ6_K; ++h) {
+      put_word(high + 64 * h, bits45_plane(s.q + 16 * p + 4 * h));
+    }
   }
 }
 
@@ -234,13 +246,11 @@ int quant(uint32_t type, const std::byte* unit, int r, int c) {
   if (type == kQ8_0) return int(int8_t(unit[kScaleBytes + 512 * block + 64 * g + at]));
   if (type == kQ4_0 || type == kQ5_0) base = kNibblesQ4_0;
   if (type == kQ4_1 || type == kQ5_1) base = kNibblesQ4_1;
-  int q = int(unit[base + 512 * (block / 2) + 64 * g + at]) >> (4 * (block & 1)) & 15;
-  int plane = type == kQ5_0 ? kHighQ5_0 : type == kQ5_1 ? kHighQ5_1 : kHighK;
-  if (type == kQ5_0 || type == kQ5_1 || type == kQ5_K) {
-    q |= (int(unit[plane + 64 * block + at]) >> g & 1) << 4;
-  } else if (type == kQ6_K) {
-    q |= (int(unit[plane + 128 * block + 64 * (g / 4) + at]) >> (2 * (g % 4)) & 3) << 4;
-  }
+  const std::byte* pair = unit + base + block / 2 * pair_bytes(type);
+  const std::byte* high = pair + kPairBytes4 + at;
+  int odd = block & 1, q = int(pair[64 * g + at]) >> (4 * odd) & 15;
+  if (pair_bytes(type) == kPairBytes5) q |= (int(high[64 * odd]) >> g & 1) << 4;
+  if (type == kQ6_K) q |= (int(high[128 * odd + 64 * (g / 4)]) >> (2 * (g % 4)) & 3) << 4;
   return q;
 }
 

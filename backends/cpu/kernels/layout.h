@@ -12,16 +12,16 @@
 //   F16    2 columns   f16[2][16]
 //   BF16   2 columns   bf16[16][2]
 //   Q8_0   64          d f16[2][16], q [2 blocks][8 vectors]
-//   Q4_0   64          d f16[2][16], nibbles [8 vectors]: block 0 low, block 1 high
-//   Q4_1   64          d f16[2][16], m f16[2][16], nibbles
-//   Q5_0   64          as Q4_0, then bit 4 [2 blocks]: bit g of byte p belongs to vector g
-//   Q5_1   64          as Q4_1, then bit 4
-//   Q4_K   256         d f16[16], dmin f16[16], scales u8[8][16], mins u8[8][16],
-//                      nibbles [4 pairs][8 vectors]: block 2p low, block 2p + 1 high
-//   Q5_K   256         as Q4_K, then bit 4 [8 blocks]
-//   Q6_K   256         d f16[16], 32 bytes unused, scales i8[16][16], nibbles as Q4_K, then bits
-//   4-5
-//                      [8 blocks][2]: bits 2 * (g % 4) of byte p of half g / 4 belong to vector g
+//   Q4_0   64          d f16[2][16], a pair
+//   Q4_1   64          d f16[2][16], m f16[2][16], a pair
+//   Q5_0   64          as Q4_0          Q5_1   64   as Q4_1
+//   Q4_K   256         d f16[16], dmin f16[16], scales u8[8][16], mins u8[8][16], 4 pairs
+//   Q5_K   256         as Q4_K
+//   Q6_K   256         d f16[16], 32 bytes unused, scales i8[16][16], 4 pairs
+//
+// A pair is two blocks of 32 columns: nibbles [8 vectors], block 0 low, block 1 high; then, for
+//   5 bits  bit 4 [2 blocks]: bit g of byte p belongs to byte p of vector g
+//   6 bits  bits 4-5 [2 blocks][2]: bits 2 * (g % 4) of byte p of half g / 4 belong to vector g
 //
 // An odd last block of a 64-column unit is followed by one of zeros.
 #pragma once
@@ -64,11 +64,11 @@ inline constexpr Geometry kGeometry[] = {
 inline constexpr int32_t kScaleBytes = 64;  // d (and m) of a 64-column unit: f16[2][16]
 inline constexpr int32_t kNibblesQ4_0 = 64;
 inline constexpr int32_t kNibblesQ4_1 = 128;
-inline constexpr int32_t kHighQ5_0 = 576;
-inline constexpr int32_t kHighQ5_1 = 640;
 inline constexpr int32_t kScalesK = 64;  // also Q6_K
 inline constexpr int32_t kMinsK = 192;
-inline constexpr int32_t kNibblesK = 320;  // also Q6_K
-inline constexpr int32_t kHighK = 2368;    // also Q6_K
+inline constexpr int32_t kNibblesK = 320;    // also Q6_K
+inline constexpr int32_t kPairBytes4 = 512;  // two blocks: nibbles,
+inline constexpr int32_t kPairBytes5 = 640;  // with their bit 4
+inline constexpr int32_t kPairBytes6 = 768;  // or bits 4-5 behind them
 
 }  // namespace pn::cpu::layout

@@ -89,34 +89,36 @@ __m128i shift_right(__m128i v, int by) { return _mm_srl_epi16(v, _mm_cvtsi32_si1
 __m128i shift_left(__m128i v, int by) { return _mm_sll_epi16(v, _mm_cvtsi32_si128(by)); }
 
 struct Planes {
-  const std::byte* nibbles;
-  const std::byte* high;  // bit 4, or bits 4-5 for Q6_K, or null
+  const std::byte* pairs;
+  int pair_bytes;
   int zero;
 };
 
 // 16 bytes `at` of vector g of a block, as unsigned quants.
-__m128i load_quants(uint32_t type, const Planes& p, int block, int g, int at) {
+__m128i load_quants(const Planes& p, int block, int g, int at) {
   auto load = [](const std::byte* a) {
     return _mm_load_si128(reinterpret_cast<const __m128i*>(a));
   };
-  __m128i n = load(p.nibbles + 512 * (block / 2) + 64 * g + at);
-  n = _mm_and_si128(shift_right(n, 4 * (block & 1)), _mm_set1_epi8(15));
-  if (!p.high) return n;
-  if (type == kQ6_K) {
-    __m128i h = load(p.high + 128 * block + 64 * (g / 4) + at);
+  const std::byte* pair = p.pairs + p.pair_bytes * (block / 2) + at;
+  const std::byte* high = pair + kPairBytes4;
+  int odd = block & 1;
+  __m128i n = _mm_and_si128(shift_right(load(pair + 64 * g), 4 * odd), _mm_set1_epi8(15));
+  if (p.pair_bytes == kPairBytes4) return n;
+  if (p.pair_bytes == kPairBytes6) {
+    __m128i h = load(high + 128 * odd + 64 * (g / 4));
     h = _mm_and_si128(shift_right(h, 2 * (g % 4)), _mm_set1_epi8(3));
     return _mm_or_si128(n, shift_left(h, 4));
   }
-  __m128i h = _mm_and_si128(shift_right(load(p.high + 64 * block + at), g), _mm_set1_epi8(1));
+  __m128i h = _mm_and_si128(shift_right(load(high + 64 * odd), g), _mm_set1_epi8(1));
   return _mm_or_si128(n, shift_left(h, 4));
 }
 
-void unpack_nibbles(uint32_t type, const Planes& p, int blocks, int first, Unpacked& u) {
+void unpack_nibbles(const Planes& p, int blocks, int first, Unpacked& u) {
   const __m128i zero = _mm_setzero_si128(), offset = _mm_set1_epi16(short(p.zero));
   for (int b = 0; b < blocks; ++b) {
     for (int g = 0; g < 8; ++g) {
       for (int at = 0; at < 64; at += 16) {
-        __m128i n = load_quants(type, p, b, g, at);
+        __m128i n = load_quants(p, b, g, at);
         auto* out = reinterpret_cast<__m128i*>(u.q[first + b][g] + at);
         _mm_store_si128(out, _mm_sub_epi16(_mm_unpacklo_epi8(n, zero), offset));
         _mm_store_si128(out + 1, _mm_sub_epi16(_mm_unpackhi_epi8(n, zero), offset));
@@ -148,12 +150,12 @@ void unpack_64(uint32_t type, const std::byte* unit, int first, Unpacked& u) {
     }
   }
   if (type == kQ8_0) return unpack_bytes(unit + kScaleBytes, first, u);
-  Planes p{unit + (has_mins(type) ? kNibblesQ4_1 : kNibblesQ4_0), nullptr, 0};
-  if (type == kQ5_0) p.high = unit + kHighQ5_0;
-  if (type == kQ5_1) p.high = unit + kHighQ5_1;
+  bool five = type == kQ5_0 || type == kQ5_1;
+  Planes p{unit + (has_mins(type) ? kNibblesQ4_1 : kNibblesQ4_0), five ? kPairBytes5 : kPairBytes4,
+           0};
   if (type == kQ4_0) p.zero = 8;
   if (type == kQ5_0) p.zero = 16;
-  unpack_nibbles(type, p, 2, first, u);
+  unpack_nibbles(p, 2, first, u);
 }
 
 void unpack_k(uint32_t type, const std::byte* unit, Unpacked& u) {
@@ -169,8 +171,9 @@ void unpack_k(uint32_t type, const std::byte* unit, Unpacked& u) {
       }
     }
   }
-  Planes p{unit + kNibblesK, type == kQ4_K ? nullptr : unit + kHighK, type == kQ6_K ? 32 : 0};
-  unpack_nibbles(type, p, 8, 0, u);
+  int bytes = type == kQ6_K ? kPairBytes6 : type == kQ5_K ? kPairBytes5 : kPairBytes4;
+  Planes p{unit + kNibblesK, bytes, type == kQ6_K ? 32 : 0};
+  unpack_nibbles(p, 8, 0, u);
 }
 
 // `vectors` vectors of 16 rows x 4 columns times one token: acc[16] += factor * scale * sum.

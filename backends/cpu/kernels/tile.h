@@ -24,10 +24,11 @@ struct Span {
 // Columns [first, first + count) of a row; a multiple of 32 each for quantised types.
 void decode_span(const Matrix& w, int64_t row, Span span, float* out);
 
-// A panel row has room for its columns as f32, rounded up to 64; the stride is an odd number of
-// cache lines so that equal columns of many tokens do not fall into few cache sets.
+// Room for a row of a panel: its columns as f32, rounded up to 256. The plain panels (baseline,
+// reference) use it as their stride; the odd number of cache lines keeps equal columns of many
+// tokens from falling into few cache sets.
 static constexpr uint64_t panel_stride_bytes(int64_t cols) {
-  uint64_t lines = (uint64_t(cols) + 63) / 64 * 4;
+  uint64_t lines = (uint64_t(cols) + 255) / 256 * 16;
   return (lines | 1) * 64;
 }
 
