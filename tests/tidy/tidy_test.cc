@@ -98,13 +98,15 @@ Complaints licence_line(const SourceFile& f) {
   return {at(f, 1, "does not start with \"" + tag + "\"")};
 }
 
+// A .cc that goes with a header starts with it; the header says what both own.
 Complaints opening_comment(const SourceFile& f) {
   if (!has_suffix(f.path, ".cc") && !has_suffix(f.path, ".h")) return {};
   if (f.lines.size() < 3 || generated(f.path)) return {};
+  const std::string own = "#include \"" + f.path.substr(0, f.path.rfind('.')) + ".h\"";
   for (size_t i = 1; i < 4 && i < f.lines.size(); ++i) {
     const std::string& line = f.lines[i];
     const bool comment = line.rfind("//", 0) == 0 || line.rfind(" *", 0) == 0;
-    if (comment && line.size() > 12) return {};
+    if ((comment && line.size() > 12) || line == own) return {};
   }
   return {at(f, 2, "does not open with what it owns, what it must not know, and its idea")};
 }
