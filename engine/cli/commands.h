@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The commands: each reads Args, prints, and gives an exit code.
+#pragma once
+
+#include "engine/cli/args.h"
+
+namespace pn::cli {
+
+int run_command(const Args& args);
+int serve_command(const Args& args);
+int bench_command(const Args& args);
+int devices_command(const Args& args);
+int models_command(const Args& args);
+int plugin_command(const Args& args);
+int profile_command(const Args& args);
+int doctor_command(const Args& args);
+int version_command(const Args& args);
+int backend_command(const Args& args);
+
+}  // namespace pn::cli
