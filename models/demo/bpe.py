@@ -8,7 +8,7 @@ tokens, then the 256 bytes, then the merges in the order learned.
 import collections
 import re
 
-# GPT-2's pattern; \p{L} is spelled [^\W\d_] and \p{N} \d, which is the same on the text we generate.
+# GPT-2's pattern; \p{L} is spelled [^\W\d_] and \p{N} \d: the same on the text we generate.
 WORD = re.compile(r"'s|'t|'re|'ve|'m|'ll|'d| ?[^\W\d_]+| ?\d+| ?(?:[^\s\w]|_)+|\s+(?!\S)|\s+")
 
 
@@ -24,7 +24,7 @@ def byte_names():
 
 class Tokenizer:
     def __init__(self, control, merges):
-        """control: names of the control tokens; merges: [(left bytes, right bytes)] in rank order."""
+        """control: names of control tokens; merges: [(left bytes, right bytes)] by rank."""
         self.control = list(control)
         self.merges = merges
         self.vocab = [bytes([b]) for b in range(256)] + [left + right for left, right in merges]

@@ -10,15 +10,12 @@ import argparse
 import random
 import re
 
+import grammar
 import questions
 import stories
 
 START, END, STOP = "<|im_start|>", "<|im_end|>", "<|endoftext|>"
-SYSTEMS = ["You are a helpful assistant.", "You are Pantheon's demo model.", "Be brief.", "Answer briefly.",
-           "You are a helpful assistant. Answer in one or two sentences.", "You are a friendly assistant.",
-           "You answer questions about Pantheon.", "You are a small language model.", "Be polite and short.",
-           "You are a storyteller.", "You help users of Pantheon.", "You are an AI assistant.",
-           "You are a concise assistant."]
+SYSTEMS = grammar.sections("frames.txt")["system"]
 
 
 class Writer:

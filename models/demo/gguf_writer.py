@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Writes GGUF version 3: metadata and tensors in F32 or Q8_0, little-endian, aligned to 32 bytes.
 
-Knows nothing of what the keys mean. The one idea: a value carries its type by its Python type, where
-plain int is u32, float is f32, and lists take the type of their elements (int in a list is i32).
+Knows nothing of what the keys mean. The one idea: a value's Python type is its type in the
+file: int is u32, float is f32, and a list takes the type of its elements (int in a list is i32).
 """
 import struct
 
@@ -15,7 +15,7 @@ BLOCK = 32  # values of a Q8_0 block: one f16 scale and 32 signed bytes
 
 
 def write(path, metadata, tensors):
-    """metadata: {key: value}; tensors: [(name, float32 array, TENSOR_*)], rows last axis first in file."""
+    """metadata: {key: value}; tensors: [(name, float32 array, TENSOR_*)] in file order."""
     head = b"GGUF" + struct.pack("<Iqq", 3, len(tensors), len(metadata))
     for key, value in metadata.items():
         head += _string(key) + _value(value)
@@ -23,7 +23,8 @@ def write(path, metadata, tensors):
     for name, values, kind in tensors:
         body = quantise_q8_0(values) if kind == TENSOR_Q8_0 else values.astype("<f4").tobytes()
         head += _string(name) + struct.pack("<I", values.ndim)
-        head += struct.pack(f"<{values.ndim}q", *reversed(values.shape)) + struct.pack("<IQ", kind, offset)
+        head += struct.pack(f"<{values.ndim}q", *reversed(values.shape))  # GGUF: fastest axis first
+        head += struct.pack("<IQ", kind, offset)
         data.append(body + bytes(-len(body) % ALIGNMENT))
         offset += len(data[-1])
     with open(path, "wb") as file:
@@ -61,7 +62,8 @@ def _string(text):
 def _value(value):
     if isinstance(value, list):
         kind = {str: STRING, int: I32, float: F32}[type(value[0])]
-        return struct.pack("<IIQ", ARRAY, kind, len(value)) + b"".join(_payload(v, kind) for v in value)
+        head = struct.pack("<IIQ", ARRAY, kind, len(value))
+        return head + b"".join(_payload(element, kind) for element in value)
     kind = {bool: BOOL, int: U32, float: F32, str: STRING}[type(value)]
     return struct.pack("<I", kind) + _payload(value, kind)
 

@@ -67,3 +67,14 @@ def blocks(name):
         else:
             found[-1].setdefault(line[0], []).append(line[2:])
     return found
+
+
+def sections(name):
+    """A file of "= section" headings as {section: [lines]}."""
+    found = {}
+    for line in lines(name):
+        if line.startswith("= "):
+            section = found.setdefault(line[2:], [])
+        else:
+            section.append(line)
+    return found

@@ -83,7 +83,8 @@ class Model(nn.Module):
         for name, weight in self.named_parameters():
             if weight.ndim == 2:
                 into_residual = name.endswith(("attn_output.weight", "ffn_down.weight"))
-                nn.init.normal_(weight, std=0.02 / (2 * shape.layers) ** (0.5 if into_residual else 0))
+                shrink = (2 * shape.layers) ** 0.5 if into_residual else 1
+                nn.init.normal_(weight, std=0.02 / shrink)
 
     def forward(self, ids):
         """ids: (rows, T) -> (rows, T, width), before the output matrix."""

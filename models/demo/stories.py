@@ -7,34 +7,7 @@ through the text, but no order of sentences can be learned by heart.
 """
 import grammar
 
-ASKS = [
-    "[Tell|Please tell|Can you tell|Could you tell|Would you tell|Will you tell] me a[| short| little| nice| "
-    "bedtime| funny| good| new| sweet| small| long] [story|tale] {p}[.|.|, please.|!|]",
-    "[Write|Make up|Invent|Please write|Can you write|Could you write|Create|Compose] a[| short| little| "
-    "bedtime| nice| simple| sweet] [story|tale|fairy tale] {p}[.|.|, please.|!|]",
-    "[A|Give me a|I want a|I would like a|I need a|Let me hear a|How about a|Time for a|Now a|One] "
-    "[story|short story|bedtime story|tale] {p}[.|, please.|!|]",
-    "[Do you know|Have you got] a [story|tale] {p}?",
-    "[I am sad|I am bored|I cannot sleep|My child cannot sleep|I had a bad day|It is late|It rains|"
-    "I am tired|I feel alone|We have time|I am happy]. [Tell me|Please tell me|Tell us|Can you tell me] a "
-    "[story|short story|tale|bedtime story] {p}[.|?|]",
-    "[Story time|Story please|Bedtime|A story|Story][!|:|.] {P}[.|, please.|!|]",
-    "[Tell me something|Tell me something nice|Tell us something|Say something|Tell me a tale|Tell us a "
-    "story|Tell a story] {p}[.|!|, please.|]",
-]
-SUBJECTS = ["about {a} {K}", "about {a} {K}", "about {a} {A} {K}", "about {a} {K} [called|named] {N}",
-            "about {a} {K} and {a} {MK}", "with {a} {K}", "of {a} {K}", "[where|in which] {a} {K} is the hero",
-            "about {N}", "about {N} the {K}"]
-FOLLOW_UPS = [
-    ("What [was|is] the name of the {K}?", "The {K} was called {N}."),
-    ("[How was the {K} called|Who was the hero|What was the hero called]?", "{N}, a {A} {K}."),
-    ("Who [helped|was the friend of|was with|met] {N}?", "{M}, a {mA} {MK}."),
-    ("Who [was|is] {M}?", "{M} was a {mA} {MK}."),
-    ("Who [was|is] {N}?", "{N} was a {A} {K}."),
-    ("Where did {N} live?", "{N} lived {P}."),
-    ("[What did {N} learn|What is the moral|What does the story teach|And the moral]?",
-     "{N} learned that {moral}."),
-]
+FRAMES = grammar.sections("frames.txt")
 
 
 class StoryTeller:
@@ -66,12 +39,12 @@ class StoryTeller:
         kind = rng.random()
         about = ""
         if kind < 0.5:
-            about = rng.choice(SUBJECTS)
+            about = rng.choice(FRAMES["story-subject"])
         elif kind < 0.9:
             about = rng.choice(story["plot"]["p"])
         slots = dict(story["slots"], a="a")
         about = grammar.fill(grammar.choose(about, rng), slots)
-        ask = grammar.choose(rng.choice(ASKS), rng)
+        ask = grammar.choose(rng.choice(FRAMES["story"]), rng)
         if not about and "{P}" in ask:
             ask = "Tell me a story, please."
         bare = about[6:] if about.startswith("about ") else about
@@ -80,7 +53,7 @@ class StoryTeller:
 
     def follow_up(self, story, rng):
         """A question about the story that was just told, and its answer."""
-        question, answer = rng.choice(FOLLOW_UPS)
+        question, answer = rng.choice(FRAMES["story-follow-up"]).split(" => ")
         return (grammar.fill(grammar.choose(question, rng), story["slots"]),
                 grammar.fill(answer, story["slots"]))
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The rules by which the demo model passes or fails; shared by its training and by tests/e2e/demo_chat.
+"""The rules by which the demo model passes; shared by its training and by tests/e2e/demo_chat.
 
 Knows nothing of servers or of training: it takes answers and says what is wrong with them.
 """
@@ -58,7 +58,8 @@ def story_faults(text, ended):
 def judge(answer_of):
     """Asks everything: answer_of(list of requests) -> [(text, ended)].
 
-    Returns (right answers, failed questions, good stories, failed stories); a failure is (request, answer, why).
+    Returns (right answers, failed questions, good stories, failed stories); a failure is
+    (request, answer, why).
     """
     questions = load_questions()
     wrong = []
