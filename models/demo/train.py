@@ -137,7 +137,7 @@ def train(model, text, args, device):
         each = functional.cross_entropy(logits.flatten(0, 1), wanted.flatten(), reduction="none")
         return (each * weights.flatten()).sum() / weights.sum()
 
-    fast_loss = torch.compile(loss_of) if device == "cuda" and not args.eager else loss_of
+    fast_loss = torch.compile(loss_of) if device != "cpu" and not args.eager else loss_of
     for length in LENGTHS:  # compile before the clock starts
         with torch.autocast(device, torch.bfloat16):
             fast_loss(*text.batch(length, args.batch, draw)).backward()
@@ -257,7 +257,8 @@ def parse_arguments():
 
 def main():
     args = parse_arguments()
-    device = "cuda" if torch.cuda.is_available() else "cpu"
+    gpu = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
+    device = gpu.type if gpu else "cpu"
     torch.manual_seed(args.seed)
     begin = time.time()
     shape = Shape()

@@ -84,7 +84,8 @@ def main():
         "license": "SPDX-License-Identifier: Apache-2.0",
         "about": "llama.cpp on pantheon-demo.gguf: the prompt's ids, the five best [id, logit] "
                  "after it, and 64 greedy ids (EOS does not stop them). f32: the file's weights "
-                 "widened to F32, a tight reference. q8_0: the file itself, with rounded activations. "
+                 "widened to F32, a tight reference. q8_0: the file itself, with rounded "
+                 "activations. "
                  "tokenizer: ids of whole texts, control tokens parsed, no BOS.",
         "cases": cases, "tokenizer": vectors}
     with open(os.path.join(HERE, "data", "demo_golden.json"), "w", encoding="ascii") as file:
