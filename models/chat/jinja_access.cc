@@ -150,15 +150,14 @@ Result<Value> get_slice(Runtime& rt, const Value& obj, const Value (&bounds)[3])
   if (obj.is_undefined()) return undefined_error(rt, obj);
   for (const Value& v : bounds) {
     if (v.is_none() || v.is_integer()) continue;
-    return Value::undefined(std::string("a slice needs integers, found ") + v.type_name());
+    return rt.error(std::string("a slice needs integers, found ") + v.type_name());
   }
   if (obj.is_string()) {
     PN_TRY(Range r, slice_range(rt, bounds, static_cast<int64_t>(obj.str().chars)));
     return slice_string(rt, obj.str(), r);
   }
   if (!obj.is_seq() || obj.seq()->shape > Seq::Shape::range) {
-    return Value::undefined(std::string("a value of type ") + obj.type_name() +
-                            " cannot be sliced");
+    return rt.error(std::string("a value of type ") + obj.type_name() + " cannot be sliced");
   }
   const std::vector<Value>& from = obj.seq()->items;
   PN_TRY(Range r, slice_range(rt, bounds, static_cast<int64_t>(from.size())));

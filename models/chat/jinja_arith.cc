@@ -122,8 +122,7 @@ Result<Value> repeat(Runtime& rt, const Value& v, int64_t times) {
   size_t n = times > 0 ? static_cast<size_t>(times) : 0;
   if (v.is_string()) {
     StrBuilder out(rt);
-    if (v.str().text.empty()) n = 0;
-    for (size_t i = 0; i < n && !out.full(); ++i) out.add(v.str());
+    out.repeat(v.str(), n);
     PN_TRY(StrPtr s, out.finish());
     return Value(std::move(s));
   }

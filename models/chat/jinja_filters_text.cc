@@ -131,7 +131,6 @@ Result<Value> indent_filter(Runtime& rt, const Value& self, const Args& args) {
 
 Result<Value> truncate_filter(Runtime& rt, const Value& self, const Args& args) {
   PN_TRY(auto a, args.bind(rt, "truncate", {"length", "killwords", "end", "leeway"}));
-  PN_TRY(const Str* s, str_arg(rt, &self, "truncate"));
   PN_TRY(int64_t most, int_arg(rt, a[0], 255, "truncate"));
   PN_TRY(int64_t leeway, int_arg(rt, a[3], 5, "truncate"));
   StrPtr end = make_str("...");
@@ -142,7 +141,9 @@ Result<Value> truncate_filter(Runtime& rt, const Value& self, const Args& args) 
   if (most < tail || leeway < 0 || most > INT32_MAX || leeway > INT32_MAX) {
     return rt.error("truncate with a length or leeway out of range");
   }
-  if (static_cast<int64_t>(s->chars) <= most + leeway) return self;
+  PN_TRY(Value size, length(rt, self));
+  if (size.integer() <= most + leeway) return self;
+  PN_TRY(const Str* s, str_arg(rt, &self, "truncate"));
   size_t stop = s->offset(static_cast<size_t>(most - tail));
   if (a[1] == nullptr || !truth(*a[1])) {
     size_t space = std::string_view(s->text).substr(0, stop).rfind(' ');

@@ -33,8 +33,9 @@ class Percent {
       if (at < f_.size()) PN_TRY(directive(++at));
     }
     bool tuple = args_.is_seq() && args_.seq()->shape == Seq::Shape::tuple;
-    bool unused = tuple ? used_ < args_.seq()->items.size()
-                        : used_ == 0 && !args_.is_dict() && !args_.is_seq();
+    bool unused = tuple
+                      ? used_ < args_.seq()->items.size()
+                      : used_ == 0 && !args_.is_dict() && !args_.is_seq() && !args_.is_undefined();
     if (unused) return rt_.error("not all arguments were used by the format string");
     PN_TRY(StrPtr s, out_.finish());
     return Value(std::move(s));

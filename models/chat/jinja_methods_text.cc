@@ -263,7 +263,7 @@ Result<Value> zfill_method(Runtime& rt, const Value& self, const Args& args) {
   int64_t have = static_cast<int64_t>(s.chars);
   StrBuilder out(rt);
   out.add(s, 0, sign);
-  for (int64_t i = have; i < width && !out.full(); ++i) out.add("0");
+  if (width > have) out.repeat(*make_str("0"), static_cast<size_t>(width - have));
   out.add(s, sign, s.text.size());
   PN_TRY(StrPtr result, out.finish());
   return Value(std::move(result));

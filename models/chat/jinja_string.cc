@@ -80,6 +80,16 @@ void StrBuilder::add_char(char32_t c, bool input) {
   add(one, input);
 }
 
+void StrBuilder::repeat(const Str& s, size_t times) {
+  if (s.text.empty() || times == 0) return;
+  if (times > max_bytes_ / s.text.size()) full_ = true;
+  if (s.text.size() == 1 && !s.has_input()) {
+    if (room(times)) out_.text.append(times, s.text[0]);
+    return;
+  }
+  for (; times > 0 && !full_; --times) add(s);
+}
+
 Result<StrPtr> StrBuilder::finish() {
   if (full_) {
     return rt_.over("a text longer than " + std::to_string(max_bytes_) + " bytes, or more than " +

@@ -48,6 +48,7 @@ class StrBuilder {
   void add(const Str& s) { add(s, 0, s.text.size()); }
   void add(const Str& s, size_t begin, size_t end);  // bytes
   void add_char(char32_t c, bool input);
+  void repeat(const Str& s, size_t times);  // refused before it is made when it would be too long
 
   size_t size() const { return out_.text.size(); }
   bool full() const { return full_; }

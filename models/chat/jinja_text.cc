@@ -116,9 +116,9 @@ Result<Value> capitalize(Runtime& rt, const Str& s) {
 
 Result<Value> padded(Runtime& rt, const Str& s, size_t before, size_t after, const Str& fill) {
   StrBuilder out(rt);
-  for (; before > 0 && !out.full(); --before) out.add(fill);
+  out.repeat(fill, before);
   out.add(s);
-  for (; after > 0 && !out.full(); --after) out.add(fill);
+  out.repeat(fill, after);
   return done(out);
 }
 

@@ -101,6 +101,16 @@ Answer ask_us(const Case& c) {
   return out ? Answer{true, (*out)->text} : Answer{false, out.error().message};
 }
 
+namespace {
+
+// Jinja2 folds a slice of a constant that cannot be sliced to an undefined value, and raises only
+// for variables; we raise for both.
+bool folded(const Answer& ours, const Answer& theirs) {
+  return !ours.ok && theirs.ok && ours.text.find("cannot be sliced") != std::string::npos;
+}
+
+}  // namespace
+
 size_t count_differences(const std::vector<Case>& cases, bool error_texts) {
   std::vector<Answer> theirs = ask_oracle(cases);
   if (theirs.size() != cases.size()) {
@@ -112,7 +122,7 @@ size_t count_differences(const std::vector<Case>& cases, bool error_texts) {
     Answer ours = ask_us(cases[i]);
     bool same =
         ours.ok == theirs[i].ok && (ours.text == theirs[i].text || (!ours.ok && !error_texts));
-    if (same) continue;
+    if (same || folded(ours, theirs[i])) continue;
     if (++differences > 25) continue;
     std::printf("case %zu %s\n  template: %.300s\n  jinja2: %s %.400s\n  ours:   %s %.400s\n", i,
                 cases[i].name.c_str(), cases[i].text.c_str(), theirs[i].ok ? "text " : "error",

@@ -36,8 +36,9 @@ Json message(const char* role, Json content) {
 
 Json weather_tool() {
   return Json::parse(R"({"type": "function", "function": {"name": "get_weather",
-    "description": "Weather of a \u003ccity\u003e, \"now\" or later", "parameters": {"type": "object",
-    "properties": {"city": {"type": "string", "description": "a city", "enum": ["Rome", "Oslo"]},
+    "description": "Weather of a \u003ccity\u003e, \"now\" or later",
+    "parameters": {"type": "object", "properties": {
+    "city": {"type": "string", "description": "a city", "enum": ["Rome", "Oslo"]},
     "days": {"type": ["integer", "null"], "default": 1, "minimum": 0.5},
     "opts": {"type": "object", "properties": {"unit": {"type": "string"}}, "required": ["unit"]},
     "tags": {"type": "array", "items": {"type": "string"}}}, "required": ["city"]},
