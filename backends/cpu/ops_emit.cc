@@ -86,6 +86,7 @@ void serve_row(const RowJob& job) {
       SampleRow sample;
       sample.logits = job.logits;
       sample.vocab = vocab;
+      sample.vectors = program.vectors;
       sample.stats = job.stats;
       sample.setup = &lane.setup;
       sample.bias = lane.bias;

@@ -1,92 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// ROUTER and EXPERTS: which experts a token goes to, and the sum of what they answer.
+// EXPERTS: the sum of what a token's chosen experts answer.
 //
-// A routed row is `used` choices of expert and weight, in falling order of score. EXPERTS sorts the
-// (token, choice) pairs by expert, so each chosen expert's tiles are read once for all its rows. A
-// thread has the same columns of every expert and adds a token's answers in the order of its
-// choices: the sum's bits do not depend on who else chose the expert.
+// The (token, choice) pairs are sorted by expert, so each chosen expert's tiles are read once for all
+// its rows. A thread has the same columns of every expert and adds a token's answers in the order of
+// its choices: the sum's bits do not depend on who else chose the expert. A decode step's single row
+// has its choices as pairs already and is packed by every thread for itself: two barriers, not five.
 #include <algorithm>
 #include <cmath>
 
 #include "backends/cpu/prepare.h"
+#include "backends/cpu/routing.h"
 
 namespace pn::cpu {
 namespace {
-
-struct Choice {
-  int32_t expert;
-  float weight;
-};
-
-Choice* choices_of(const Run& run, uint16_t slot, int64_t t) {
-  return reinterpret_cast<Choice*>(run.slot(slot).row(t));
-}
-
-class Router final : public Op {
- public:
-  Panels panels;
-  pn_op_router params = {};
-  uint16_t weight = PN_NO16, out = PN_NO16;
-  uint32_t rows_kind = PN_ROWS_TOKENS;
-  int64_t stride = 0;
-  uint64_t logits_at = 0;
-
-  void run(const Run& run, uint32_t thread) const override {
-    const int64_t n = run.count(rows_kind);
-    const Weight& w = run.weight(weight);
-    const Matrix matrix = w.matrix();
-    const Panels::Made made = panels.run(run, thread, n);
-    const Range tiles = split(tile_count(matrix.rows), thread, run.threads);
-    const Range columns = columns_of(tiles, matrix.rows);
-    float* logits = run.at<float>(logits_at);
-    if (tiles.size() > 0 && n > 0) {
-      run.matmul.matmul(matrix, made.of(matrix.type), n, logits, stride, tiles.first, tiles.last);
-      finish_columns(run, w, 0, {logits, stride, n, columns.first, columns.last});
-    }
-    run.barrier();
-    const Range part = split(n, thread, run.threads);
-    for (int64_t t = part.first; t < part.last; ++t)
-      choose(run, logits + t * stride, choices_of(run, out, t));
-    run.barrier();
-  }
-
- private:
-  void choose(const Run& run, float* scores, Choice* chosen) const {
-    const int64_t experts = params.experts;
-    if (params.gating == PN_GATE_SOFTMAX) run.vectors.softmax(scores, experts);
-    if (params.gating == PN_GATE_SIGMOID)
-      for (int64_t e = 0; e < experts; ++e) scores[e] = 1.0f / (1.0f + std::exp(-scores[e]));
-    for (uint32_t k = 0; k < params.used; ++k) chosen[k] = {-1, 0.0f};
-    // Insertion into a short sorted list; a tie stays behind the lower expert. NaN sorts last.
-    for (int32_t e = 0; e < experts; ++e) {
-      const float score = std::isnan(scores[e]) ? -INFINITY : scores[e];
-      uint32_t at = params.used;
-      while (at > 0 && (chosen[at - 1].expert < 0 || score > chosen[at - 1].weight)) --at;
-      if (at == params.used) continue;
-      std::move_backward(chosen + at, chosen + params.used - 1, chosen + params.used);
-      chosen[at] = {e, score};
-    }
-    weigh(chosen);
-  }
-
-  void weigh(Choice* chosen) const {
-    if (params.gating == PN_GATE_SOFTMAX_SELECTED) {
-      const float max = chosen[0].weight;
-      float sum = 0;
-      for (uint32_t k = 0; k < params.used; ++k)
-        sum += chosen[k].weight = std::exp(chosen[k].weight - max);
-      for (uint32_t k = 0; k < params.used; ++k) chosen[k].weight /= sum;
-    }
-    if (params.renormalise != 0) {
-      float sum = 0;
-      for (uint32_t k = 0; k < params.used; ++k) sum += chosen[k].weight;
-      sum = std::max(sum, params.sum_min);
-      for (uint32_t k = 0; k < params.used; ++k) chosen[k].weight /= sum;
-    }
-    for (uint32_t k = 0; k < params.used; ++k) chosen[k].weight *= params.scale;
-  }
-};
 
 class Experts final : public Op {
  public:
@@ -102,33 +29,72 @@ class Experts final : public Op {
   uint64_t starts_at = 0;  // (experts + 1) first pair of each expert
   uint64_t order_at = 0;   // (pairs) index token * used + choice
   uint64_t place_at = 0;   // (pairs) where a pair stands in the order
-  uint64_t in_panels = 0, hidden_panels = 0;
+  uint64_t in_panels = 0, hidden_panels = 0, one_panels = 0;
   uint64_t gate_rows_at = 0, up_rows_at = 0, answers_at = 0;
   uint64_t buffer_at = 0, buffer_step = 0;
 
   void run(const Run& run, uint32_t thread) const override {
     const int64_t n = run.count(rows_kind);
-    Panels::Made one;
-    if (n == 1) one = alone.run(run, thread, 1);
+    if (n == 1) return run_one(run, thread);
     if (thread == 0) sort_pairs(run, n);
     run.barrier();
-    if (n != 1) {
-      prepare_rows(run, thread, in_type(run), in_panels, true);
-      run.barrier();
-    }
-    open(run, thread, n == 1 ? &one : nullptr);
+    prepare_rows(run, thread, run.weight(gate).info.source_type, true);
     run.barrier();
-    prepare_rows(run, thread, run.weight(down).info.source_type, hidden_panels, false);
+    uint64_t at = in_panels;
+    each_expert(run, [&](uint32_t e, Range pairs) {
+      const uint32_t type = run.weight(gate).info.source_type;
+      open(run, thread, {e, pairs.first, pairs.size(), run.at<std::byte>(at)});
+      at += panel_bytes(type, width, pairs.size());
+    });
     run.barrier();
-    close(run, thread, n);
+    prepare_rows(run, thread, run.weight(down).info.source_type, false);
+    run.barrier();
+    at = hidden_panels;
+    each_expert(run, [&](uint32_t e, Range pairs) {
+      close(run, thread, {e, pairs.first, pairs.size(), run.at<std::byte>(at)});
+      at += panel_bytes(run.weight(down).info.source_type, ff, pairs.size());
+    });
+    const auto* place = run.at<int32_t>(place_at);
+    for (int64_t t = 0; t < n; ++t) sum(run, thread, t, place + t * used);
     run.barrier();
   }
 
  private:
+  // Rows of one expert: `rows` pairs from `first` on in the sorted order, with their panel.
+  struct Part {
+    uint32_t expert;
+    int64_t first, rows;
+    const std::byte* panel;
+  };
+
+  void run_one(const Run& run, uint32_t thread) const {
+    const Choice* chosen = choices_of(run, routing, 0);
+    const Panels::Made made = alone.run(run, thread, 1);
+    const std::byte* panel = made.of(run.weight(gate).info.source_type);
+    for (uint32_t k = 0; k < used; ++k)
+      open(run, thread, {static_cast<uint32_t>(chosen[k].expert), k, 1, panel});
+    run.barrier();
+    const uint32_t type = run.weight(down).info.source_type;
+    std::byte* own = run.at<std::byte>(one_panels + thread * panel_bytes(type, ff, 1));
+    int32_t place[kUsedMax];
+    for (uint32_t k = 0; k < used; ++k) {
+      const float* h = run.at<float>(gate_rows_at) + int64_t{k} * ff_stride;
+      run.matmul.prepare(type, {h, 0, ff, 1}, own, 0, 1);
+      close(run, thread, {static_cast<uint32_t>(chosen[k].expert), k, 1, own});
+      place[k] = static_cast<int32_t>(k);
+    }
+    sum(run, thread, 0, place);
+    run.barrier();
+  }
+
   bool fused() const { return (params.flags & PN_MLP_FUSED) != 0; }
-  uint32_t in_type(const Run& run) const { return run.weight(gate).info.source_type; }
   int64_t* starts(const Run& run) const { return run.at<int64_t>(starts_at); }
   Range pairs_of(const Run& run, int64_t e) const { return {starts(run)[e], starts(run)[e + 1]}; }
+  template <typename Visit>
+  void each_expert(const Run& run, Visit&& visit) const {
+    for (uint32_t e = 0; e < experts; ++e)
+      if (pairs_of(run, e).size() > 0) visit(e, pairs_of(run, e));
+  }
 
   // Counting sort by expert; pairs of one expert stay in token order.
   void sort_pairs(const Run& run, int64_t n) const {
@@ -152,15 +118,11 @@ class Experts final : public Op {
   }
 
   // Panels of every expert's rows: of its tokens' inputs, or of their hidden rows.
-  void prepare_rows(const Run& run, uint32_t thread, uint32_t type, uint64_t panels_at,
-                    bool inputs) const {
-    const int64_t total = starts(run)[experts];
-    const Range mine = split(total, thread, run.threads);
+  void prepare_rows(const Run& run, uint32_t thread, uint32_t type, bool inputs) const {
+    const Range mine = split(starts(run)[experts], thread, run.threads);
     const int64_t cols = inputs ? width : ff;
-    uint64_t at = panels_at;
-    for (int64_t e = 0; e < experts; ++e) {
-      const Range pairs = pairs_of(run, e);
-      if (pairs.size() == 0) continue;
+    uint64_t at = inputs ? in_panels : hidden_panels;
+    each_expert(run, [&](uint32_t, Range pairs) {
       std::byte* panel = run.at<std::byte>(at);
       at += panel_bytes(type, cols, pairs.size());
       const Range part = {std::max(pairs.first, mine.first), std::min(pairs.last, mine.last)};
@@ -171,7 +133,7 @@ class Experts final : public Op {
         // One row at a time: stride 0 makes every row of the panel read it.
         run.matmul.prepare(type, {x, 0, cols, pairs.size()}, panel, row, row + 1);
       }
-    }
+    });
   }
 
   const float* input_row(const Run& run, uint32_t thread, int64_t t) const {
@@ -182,82 +144,60 @@ class Experts final : public Op {
     return buffer;
   }
 
-  struct Product {
-    const Weight& w;
-    uint64_t expert;
-    Matrix matrix;
-    const std::byte* panel;
-    int64_t rows;
-  };
-  // y (rows, stride): the thread's columns of one expert's product, scale and bias applied.
-  static void multiply(const Run& run, const Product& p, float* y, int64_t stride, Range tiles,
-                       int64_t bias_shift) {
-    run.matmul.matmul(p.matrix, p.panel, p.rows, y, stride, tiles.first, tiles.last);
-    const Range columns = columns_of(tiles, p.matrix.rows);
+  // y (rows, stride): the thread's columns of one expert's product, scale and bias applied. The
+  // matrix may be the lower half of a fused one: its bias stands `shift` rows on.
+  static void multiply(const Run& run, const Weight& w, const Matrix& matrix, const Part& part,
+                       const Rows& y, Range tiles, int64_t shift) {
+    run.matmul.matmul(matrix, part.panel, part.rows, y.data, y.stride, tiles.first, tiles.last);
+    const Range columns = columns_of(tiles, matrix.rows);
     finish_columns(
-        run, p.w, p.expert,
-        {y - bias_shift, stride, p.rows, columns.first + bias_shift, columns.last + bias_shift});
+        run, w, part.expert,
+        {y.data - shift, y.stride, part.rows, columns.first + shift, columns.last + shift});
   }
 
-  void open(const Run& run, uint32_t thread, const Panels::Made* one) const {
+  // Gate, up and activation of one expert's rows, in the thread's columns.
+  void open(const Run& run, uint32_t thread, const Part& part) const {
     const Range tiles = split(tile_count(ff), thread, run.threads);
     const Range columns = columns_of(tiles, ff);
     if (tiles.size() == 0) return;
+    const Rows g = {run.at<float>(gate_rows_at) + part.first * ff_stride, ff_stride, ff};
+    const Rows u = {run.at<float>(up_rows_at) + part.first * ff_stride, ff_stride, ff};
     const Weight& wg = run.weight(gate);
-    const uint32_t type = wg.info.source_type;
-    const Activation act = {params.activation, params.limit, params.alpha};
-    uint64_t at = in_panels;
-    for (uint32_t e = 0; e < experts; ++e) {
-      const Range pairs = pairs_of(run, e);
-      const int64_t rows = pairs.size();
-      if (rows == 0) continue;
-      const std::byte* panel = one != nullptr ? one->of(type) : run.at<std::byte>(at);
-      at += one != nullptr ? 0 : panel_bytes(type, width, rows);
-      float* g = run.at<float>(gate_rows_at) + pairs.first * ff_stride;
-      float* u = run.at<float>(up_rows_at) + pairs.first * ff_stride;
-      const Matrix all = wg.matrix(e);
-      if (fused()) {
-        multiply(run, {wg, e, rows_of(all, 0, ff), panel, rows}, g, ff_stride, tiles, 0);
-        multiply(run, {wg, e, rows_of(all, ff, ff), panel, rows}, u, ff_stride, tiles, ff);
-      } else {
-        multiply(run, {wg, e, all, panel, rows}, g, ff_stride, tiles, 0);
-        const Weight& wu = run.weight(up);
-        multiply(run, {wu, e, wu.matrix(e), panel, rows}, u, ff_stride, tiles, 0);
-      }
-      for (int64_t i = 0; i < rows; ++i)
-        gate_rows(run.vectors, act, u + i * ff_stride + columns.first, columns.size(),
-                  g + i * ff_stride + columns.first);
+    const Matrix all = wg.matrix(part.expert);
+    if (fused()) {
+      multiply(run, wg, rows_of(all, 0, ff), part, g, tiles, 0);
+      multiply(run, wg, rows_of(all, ff, ff), part, u, tiles, ff);
+    } else {
+      multiply(run, wg, all, part, g, tiles, 0);
+      const Weight& wu = run.weight(up);
+      multiply(run, wu, wu.matrix(part.expert), part, u, tiles, 0);
     }
+    const Activation act = {params.activation, params.limit, params.alpha};
+    for (int64_t i = 0; i < part.rows; ++i)
+      gate_rows(run.vectors, act, u.row(i) + columns.first, columns.size(),
+                g.row(i) + columns.first);
   }
 
-  void close(const Run& run, uint32_t thread, int64_t n) const {
+  // Down of one expert's rows, in the thread's columns of the answers.
+  void close(const Run& run, uint32_t thread, const Part& part) const {
     const Weight& w = run.weight(down);
-    const uint32_t type = w.info.source_type;
+    const Range tiles = split(tile_count(out_width), thread, run.threads);
+    if (tiles.size() == 0) return;
+    const Rows y = {run.at<float>(answers_at) + part.first * out_stride, out_stride, out_width};
+    multiply(run, w, w.matrix(part.expert), part, y, tiles, 0);
+  }
+
+  // A token's answers, each at its place in the order, in the order of its choices.
+  void sum(const Run& run, uint32_t thread, int64_t t, const int32_t* place) const {
     const Range tiles = split(tile_count(out_width), thread, run.threads);
     const Range columns = columns_of(tiles, out_width);
-    if (tiles.size() == 0) return;
-    float* answers = run.at<float>(answers_at);
-    uint64_t at = hidden_panels;
-    for (uint32_t e = 0; e < experts; ++e) {
-      const Range pairs = pairs_of(run, e);
-      if (pairs.size() == 0) continue;
-      multiply(run, {w, e, w.matrix(e), run.at<std::byte>(at), pairs.size()},
-               answers + pairs.first * out_stride, out_stride, tiles, 0);
-      at += panel_bytes(type, ff, pairs.size());
-    }
-    for (int64_t t = 0; t < n; ++t) sum(run, t, columns, answers);
-  }
-
-  void sum(const Run& run, int64_t t, Range columns, const float* answers) const {
     float* y = run.slot(out).row(t);
     std::fill(y + columns.first, y + columns.last, 0.0f);
     const Choice* chosen = choices_of(run, routing, t);
-    for (uint32_t k = 0; k < used; ++k) {
-      const int64_t place = run.at<int32_t>(place_at)[t * used + k];
+    for (uint32_t k = 0; k < used; ++k)
       run.vectors.axpy(chosen[k].weight * params.scale,
-                       answers + place * out_stride + columns.first, columns.size(),
-                       y + columns.first);
-    }
+                       run.at<float>(answers_at) + place[k] * out_stride + columns.first,
+                       columns.size(), y + columns.first);
     if (residual != PN_NO16)
       run.vectors.add(y + columns.first, run.slot(residual).row(t) + columns.first, columns.size(),
                       y + columns.first);
@@ -303,6 +243,7 @@ void plan_work(Builder& b, Experts* op) {
   op->place_at = b.work.take(static_cast<uint64_t>(pairs) * sizeof(int32_t));
   op->in_panels = panels(b.weight(op->gate).source_type, op->width);
   op->hidden_panels = panels(b.weight(op->down).source_type, op->ff);
+  op->one_panels = b.work.take(panel_bytes(b.weight(op->down).source_type, op->ff, 1) * b.threads);
   op->ff_stride = (op->ff + 15) / 16 * 16;
   op->out_stride = (op->out_width + 15) / 16 * 16;
   op->gate_rows_at = floats(op->ff_stride);
@@ -313,35 +254,6 @@ void plan_work(Builder& b, Experts* op) {
 }
 
 }  // namespace
-
-std::unique_ptr<Op> build_router(Builder& b) {
-  const pn_op& op = b.op().op;
-  auto router = std::make_unique<Router>();
-  router->params = b.op().as<pn_op_router>();
-  const pn_op_router& p = router->params;
-  if (!b.input(0, 0, kAnyRows)) return nullptr;
-  router->rows_kind = b.slot(op.in[0]).rows;
-  if (p.gating < PN_GATE_SOFTMAX || p.gating > PN_GATE_SOFTMAX_SELECTED)
-    return b.refuse("gating %u", p.gating), nullptr;
-  if (p.used == 0 || p.used > p.experts)
-    return b.refuse("%u of %u experts", p.used, p.experts), nullptr;
-  if (!b.output(0, p.used, router->rows_kind) || !b.nothing_else(1, 1, 1) ||
-      !b.matrix(0, b.slot(op.in[0]).width, p.experts, "router"))
-    return nullptr;
-  if (b.slot(op.out[0]).kind != PN_SLOT_INTERNAL)
-    return b.refuse("a routing slot cannot leave the program"), nullptr;
-  for (uint32_t reader : b.readers[op.out[0]])
-    if (b.plan.ops[reader].op.op != PN_OP_EXPERTS)
-      return b.refuse("only EXPERTS can read a routing slot"), nullptr;
-  router->weight = op.weight[0];
-  router->out = op.out[0];
-  b.row_floats[op.out[0]] = int64_t{p.used} * 2;  // expert and weight
-  const int64_t rows = b.plan.slot_rows(op.in[0]);
-  router->panels.plan(b, op.in[0], op.weight, 1, rows);
-  router->stride = (int64_t{p.experts} + 15) / 16 * 16;
-  router->logits_at = b.work.take(static_cast<uint64_t>(rows * router->stride) * sizeof(float));
-  return router;
-}
 
 std::unique_ptr<Op> build_experts(Builder& b) {
   const pn_op& op = b.op().op;
@@ -360,6 +272,13 @@ std::unique_ptr<Op> build_experts(Builder& b) {
   e.out_width = b.slot(op.out[0]).width;
   e.ff = b.weight(op.weight[2]).shape[0];
   e.experts = static_cast<uint32_t>(b.weight(op.weight[2]).shape[2]);
+  for (const PlanOp& other : b.plan.ops) {
+    const bool router = other.op.op == PN_OP_ROUTER && other.op.out[0] == op.in[1];
+    if (router && other.as<pn_op_router>().experts != e.experts)
+      return b.refuse("a router of %u experts before a stack of %u",
+                      other.as<pn_op_router>().experts, e.experts),
+             nullptr;
+  }
   if (!plan_weights(b, &e)) return nullptr;
   if (b.has_input(2) && !b.input(2, e.out_width, e.rows_kind)) return nullptr;
   e.gate = op.weight[0];

@@ -6,6 +6,8 @@
 // thousand of them an f32 running sum would be off by more than the rare ids weigh.
 #include "backends/cpu/sampler.h"
 
+#include <emmintrin.h>
+
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -16,6 +18,28 @@ namespace {
 // Falling logit, then rising id.
 bool before(const Candidate& a, const Candidate& b) {
   return a.logit > b.logit || (a.logit == b.logit && a.id < b.id);
+}
+
+// The largest of n logits; false when one is NaN or +inf. Four at a time with SSE2: a compiler may
+// not turn the plain loop into that, because of NaN.
+bool block_max(const float* x, int32_t n, float* out) {
+  __m128 top = _mm_set1_ps(-INFINITY), fine = _mm_castsi128_ps(_mm_set1_epi32(-1));
+  int32_t i = 0;
+  for (; i + 4 <= n; i += 4) {
+    const __m128 v = _mm_loadu_ps(x + i);
+    fine = _mm_and_ps(fine, _mm_cmplt_ps(v, _mm_set1_ps(INFINITY)));
+    top = _mm_max_ps(top, v);
+  }
+  float lanes[4];
+  _mm_storeu_ps(lanes, top);
+  bool finite = _mm_movemask_ps(fine) == 15;
+  float best = std::max(std::max(lanes[0], lanes[1]), std::max(lanes[2], lanes[3]));
+  for (; i < n; ++i) {
+    finite = finite && x[i] < INFINITY;
+    best = x[i] > best ? x[i] : best;
+  }
+  *out = best;
+  return finite;
 }
 
 // Adjusted logits of a row: a private copy once something changes them.
@@ -141,23 +165,17 @@ int64_t select_top(const float* logits, int32_t vocab, int64_t k, Candidate* out
   return k;
 }
 
-// Where the draw falls among sorted[0, n): the first whose running sum exceeds `target`, or -1.
-int64_t draw_in(const Candidate* sorted, int64_t n, double* running, double target, float max,
-                float temperature) {
-  for (int64_t i = 0; i < n; ++i) {
-    *running += std::exp((static_cast<double>(sorted[i].logit) - max) / temperature);
-    if (*running > target) return i;
-  }
-  return -1;
-}
-
-// Candidates that survive top_k and top_p and min_p, sorted and cut.
+// Candidates of a row: the first n sorted, all of them at least as good as what was left out.
 struct Cut {
   Candidate* list;
-  int64_t n;     // sorted prefix of list
-  int64_t all;   // candidates in list, the rest unsorted behind the prefix
-  double total;  // of all weights that may be drawn
+  int64_t n;
+  int64_t all;
+  double total;  // of the weights of all that may be drawn, e^((logit - max) / temperature)
   float max;
+  float temperature;
+  double weight(int64_t i) const {
+    return std::exp((static_cast<double>(list[i].logit) - max) / temperature);
+  }
 };
 
 // Extends the sorted prefix to at least `want` of `all`.
@@ -170,63 +188,122 @@ void sort_more(Cut* cut, int64_t want) {
   cut->n = want;
 }
 
+// Weights of a whole row by how far a logit is below the largest, so that a share of the total can
+// be cut out without sorting what is below it.
+class Bins {
+ public:
+  Bins(const SampleRow& row, const float* logits, float max) : row_(row), logits_(logits) {
+    max_ = max;
+    inverse_ = 1.0f / row.setup->temperature;
+    constexpr int32_t kBlock = 256;
+    float gap[kBlock], weight[kBlock];
+    for (int32_t id = 0; id < row.vocab; id += kBlock) {
+      const int32_t n = std::min(kBlock, row.vocab - id);
+      for (int32_t i = 0; i < n; ++i) gap[i] = (logits[id + i] - max) * inverse_;
+      row.vectors->exp(gap, n, weight);
+      for (int32_t i = 0; i < n; ++i) sums_[bin(gap[i])] += weight[i];
+    }
+    for (double sum : sums_) total_ += sum;
+  }
+  double total() const { return total_; }
+
+  // Candidates of the best bins that together weigh more than `share`, in id order.
+  int64_t collect_share(double share, Candidate* out) const {
+    int32_t last = 0;
+    double running = sums_[0];
+    // A little more than asked: the bins' sums are of f32 exponentials.
+    while (last + 1 < kBins && running <= share * (1 + 1e-6)) running += sums_[++last];
+    int64_t n = 0;
+    for (int32_t id = 0; id < row_.vocab; ++id)
+      if (bin((logits_[id] - max_) * inverse_) <= last) out[n++] = {logits_[id], id};
+    return n;
+  }
+
+ private:
+  static constexpr int32_t kBins = 512;
+  static int32_t bin(float gap) {  // 1/16 each; the last takes all from 32 on, and -inf
+    const float at = gap * -16.0f;
+    return at < static_cast<float>(kBins - 1) ? static_cast<int32_t>(at) : kBins - 1;
+  }
+  const SampleRow& row_;
+  const float* logits_;
+  float max_, inverse_;
+  double sums_[kBins] = {};
+  double total_ = 0;
+};
+
+// Fills the list with what top_k and, where it must look at the whole row, top_p or the draw need.
+void gather(const SampleRow& row, const float* logits, double u, Cut* cut) {
+  const pn_lane& s = *row.setup;
+  if (s.top_k != 0 && s.top_k < static_cast<uint32_t>(row.vocab)) {
+    cut->n = cut->all = select_top(logits, row.vocab, s.top_k, cut->list);
+    cut->max = cut->n > 0 ? cut->list[0].logit : -INFINITY;
+    if (std::isinf(cut->max)) return;
+    for (int64_t i = 0; i < cut->all; ++i) cut->total += cut->weight(i);
+    return;
+  }
+  cut->max = *std::max_element(logits, logits + row.vocab);
+  if (std::isinf(cut->max)) return;
+  if (s.top_p >= 1.0f && s.min_p > 0.0f) {
+    // What min_p leaves out needs no weight: it is cut off exactly below.
+    const float floor = cut->max + s.temperature * std::log(s.min_p) - 1e-3f * s.temperature;
+    cut->all = collect(logits, row.vocab, floor, cut->list);
+    return;
+  }
+  const Bins bins(row, logits, cut->max);
+  cut->total = bins.total();
+  cut->all = bins.collect_share(cut->total * (s.top_p < 1.0f ? s.top_p : u), cut->list);
+}
+
 // top_p: keep the shortest prefix whose share reaches top_p.
-void cut_top_p(Cut* cut, float top_p, float temperature) {
+void cut_top_p(Cut* cut, float top_p) {
   const double target = static_cast<double>(top_p) * cut->total;
   double running = 0;
   for (int64_t i = 0; i < cut->all; ++i) {
-    if (i >= cut->n) sort_more(cut, std::max<int64_t>(64, cut->n * 4));
-    running += std::exp((static_cast<double>(cut->list[i].logit) - cut->max) / temperature);
-    if (running < target) continue;
+    if (i >= cut->n) sort_more(cut, std::max<int64_t>(64, cut->n * 8));
+    running += cut->weight(i);
+    if (running < target && i + 1 < cut->all) continue;
     cut->n = cut->all = i + 1;
     cut->total = running;
     return;
   }
 }
 
+// min_p: p >= min_p times the largest p, which is 1 here.
+void cut_min_p(Cut* cut, float min_p) {
+  const bool sorted = cut->n == cut->all;
+  int64_t n = 0;
+  cut->total = 0;
+  for (int64_t i = 0; i < cut->all; ++i) {
+    const double p = cut->weight(i);
+    if (p < static_cast<double>(min_p)) continue;
+    cut->total += p;
+    cut->list[n++] = cut->list[i];
+  }
+  cut->all = n;
+  cut->n = sorted ? n : 0;
+}
+
 int32_t draw(const SampleRow& row, const float* logits, const SampleScratch& scratch) {
   const pn_lane& s = *row.setup;
-  const float t = s.temperature;
-  Cut cut = {scratch.candidates, 0, 0, 0, 0};
-  if (s.top_k != 0 && s.top_k < static_cast<uint32_t>(row.vocab)) {
-    cut.n = cut.all = select_top(logits, row.vocab, s.top_k, cut.list);
-    cut.max = cut.n > 0 ? cut.list[0].logit : -INFINITY;
-  } else {
-    cut.max = *std::max_element(logits, logits + row.vocab);
-    cut.all = collect(logits, row.vocab, -INFINITY, cut.list);
-  }
+  const double u = draw_of(s.seed, row.position + 1);
+  Cut cut = {scratch.candidates, 0, 0, 0, -INFINITY, s.temperature};
+  gather(row, logits, u, &cut);
   if (cut.max == -INFINITY) return -1;
   if (cut.max == INFINITY)  // a bias of infinity forces its id
     return static_cast<int32_t>(std::max_element(logits, logits + row.vocab) - logits);
-  for (int64_t i = 0; i < cut.all; ++i)
-    cut.total += std::exp((static_cast<double>(cut.list[i].logit) - cut.max) / t);
-  if (s.top_p < 1.0f) cut_top_p(&cut, s.top_p, t);
-  if (s.min_p > 0.0f) {
-    // p >= min_p * the largest p: a floor on the logit.
-    double kept = 0;
-    int64_t n = 0;
-    const bool sorted = cut.n == cut.all;
-    for (int64_t i = 0; i < cut.all; ++i) {
-      const double p = std::exp((static_cast<double>(cut.list[i].logit) - cut.max) / t);
-      if (p < static_cast<double>(s.min_p)) continue;
-      kept += p;
-      cut.list[n++] = cut.list[i];
-    }
-    cut.all = n;
-    cut.n = sorted ? n : 0;
-    cut.total = kept;
-  }
-  const double target = draw_of(s.seed, row.position + 1) * cut.total;
+  if (s.top_p < 1.0f) cut_top_p(&cut, s.top_p);
+  if (s.min_p > 0.0f) cut_min_p(&cut, s.min_p);
+  const double target = u * cut.total;
   double running = 0;
-  int64_t looked = 0;
-  for (;;) {
-    sort_more(&cut, std::max<int64_t>(64, looked * 8));
-    const int64_t at = draw_in(cut.list + looked, cut.n - looked, &running, target, cut.max, t);
-    if (at >= 0) return cut.list[looked + at].id;
-    looked = cut.n;
-    // Rounding may leave the sum a hair short of the total: the last one then.
-    if (looked == cut.all) return cut.list[cut.all - 1].id;
+  for (int64_t i = 0; i < cut.all; ++i) {
+    if (i >= cut.n) sort_more(&cut, std::max<int64_t>(64, cut.n * 8));
+    running += cut.weight(i);
+    if (running > target) return cut.list[i].id;
   }
+  // Rounding may leave the sum a hair short of the total: the last one then.
+  sort_more(&cut, cut.all);
+  return cut.list[cut.all - 1].id;
 }
 
 }  // namespace
@@ -257,18 +334,28 @@ LogitStats scan_logits(const VectorKernels& vectors, const float* logits, int32_
   LogitStats stats;
   stats.max = -INFINITY;
   stats.best = first;
-  for (int32_t id = first; id < last; ++id) {
-    stats.finite = stats.finite && logits[id] < INFINITY;
-    if (logits[id] > stats.max) stats.max = logits[stats.best = id];
+  constexpr int32_t kBlock = 256;
+  for (int32_t id = first; id < last; id += kBlock) {
+    const int32_t n = std::min(kBlock, last - id);
+    float top = 0;
+    stats.finite = block_max(logits + id, n, &top) && stats.finite;
+    if (!(top > stats.max)) continue;
+    stats.max = top;
+    stats.best = id;
+    while (logits[stats.best] != top) ++stats.best;
   }
   if (!stats.finite || stats.max == -INFINITY) return stats;
-  constexpr int32_t kPart = 256;
-  float part[kPart];
-  for (int32_t id = first; id < last; id += kPart) {
-    const int32_t n = std::min(kPart, last - id);
+  float part[kBlock];
+  for (int32_t id = first; id < last; id += kBlock) {
+    const int32_t n = std::min(kBlock, last - id);
     for (int32_t i = 0; i < n; ++i) part[i] = logits[id + i] - stats.max;
     vectors.exp(part, n, part);
-    for (int32_t i = 0; i < n; ++i) stats.sum += part[i];
+    double sums[4] = {};  // one chain of additions would take longer than the exponentials
+    int32_t i = 0;
+    for (; i + 4 <= n; i += 4)
+      for (int32_t k = 0; k < 4; ++k) sums[k] += part[i + k];
+    for (; i < n; ++i) sums[0] += part[i];
+    stats.sum += (sums[0] + sums[1]) + (sums[2] + sums[3]);
   }
   return stats;
 }

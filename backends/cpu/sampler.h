@@ -56,6 +56,7 @@ SampleScratch sample_scratch(std::byte* at, uint64_t vocab);
 struct SampleRow {
   const float* logits = nullptr;  // raw, (vocab)
   int32_t vocab = 0;
+  const VectorKernels* vectors = nullptr;
   LogitStats stats;  // of logits
   const pn_lane* setup = nullptr;
   const std::byte* bias = nullptr;   // setup->bias_count pairs {id, add}

@@ -73,9 +73,8 @@ class Team {
   alignas(64) std::atomic<uint32_t> arrived_{0};
 };
 
-// Names and places the calling thread: pn-cpu-N, on the cpus given (empty: anywhere).
-void name_thread(uint32_t number, const char* suffix = "");
-void place_thread(const std::vector<int>& cpus);
+// Names the calling thread pn-cpu-N.
+void name_thread(uint32_t number);
 // A joinable thread with a 1 MiB stack and all signals blocked; false when refused.
 bool spawn_thread(pthread_t* out, void* (*main)(void*), void* argument);
 
