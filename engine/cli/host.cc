@@ -10,6 +10,8 @@
 #include <climits>
 #include <filesystem>
 
+#include "engine/cli/paths.h"
+
 namespace pn::cli {
 
 namespace {
@@ -205,9 +207,9 @@ Result<std::string> demo_model() {
   const fs::path self = fs::read_symlink("/proc/self/exe", ec);
   // Built in place: BUILD/pantheon, with the sources where the build was configured from.
   const std::vector<fs::path> places = {
-      fs::path(PN_SOURCE_ROOT) / "models/demo/pantheon-demo.gguf",
+      fs::path(source_root()) / "models/demo/pantheon-demo.gguf",
       self.parent_path().parent_path() / "share/pantheon/models/pantheon-demo.gguf",
-      fs::path(PN_DATA_DIR) / "models/pantheon-demo.gguf"};
+      fs::path(data_dir()) / "models/pantheon-demo.gguf"};
   std::string tried;
   for (const fs::path& place : places) {
     if (fs::exists(place, ec)) return place.string();
