@@ -2,10 +2,11 @@
 //
 // EXPERTS: the sum of what a token's chosen experts answer.
 //
-// The (token, choice) pairs are sorted by expert, so each chosen expert's tiles are read once for all
-// its rows. A thread has the same columns of every expert and adds a token's answers in the order of
-// its choices: the sum's bits do not depend on who else chose the expert. A decode step's single row
-// has its choices as pairs already and is packed by every thread for itself: two barriers, not five.
+// The (token, choice) pairs are sorted by expert, so each chosen expert's tiles are read once for
+// all its rows. A thread has the same columns of every expert and adds a token's answers in the
+// order of its choices: the sum's bits do not depend on who else chose the expert. A decode step's
+// single row has its choices as pairs already and is packed by every thread for itself: two
+// barriers, not five.
 #include <algorithm>
 #include <cmath>
 
