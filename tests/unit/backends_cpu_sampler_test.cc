@@ -359,3 +359,21 @@ TEST_CASE("cpu sampler: the draw depends on seed and position only") {
     CHECK(got == first);
   }
 }
+
+TEST_CASE("cpu sampler: a fed -1 spoils the row also where another die embeds") {
+  Sampler s;
+  s.fill(random_values(kVocab, 8));
+  s.program->ids()[0] = -1;
+  s.program->ids()[2] = 5;
+  Steps steps;
+  for (uint32_t lane : {0u, 1u}) {
+    steps.entry(lane, 0, {0});
+    steps.entries[lane].flags = PN_ENTRY_FEED;
+    steps.entries[lane].token = 0;
+    steps.row(lane, 0, PN_ROW_SAMPLE, s.target(lane)).id_slot = 1;
+  }
+  s.run(steps);
+  CHECK(s.result(0).id == -1);
+  CHECK(s.program->ids()[1] == -1);
+  CHECK(s.result(1).id >= 0);
+}
