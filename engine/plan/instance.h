@@ -73,11 +73,11 @@ class Instance {
   Result<void> check_step_bytes() const;
   Result<void> buy();
   Result<void> build();
-  Result<void> wait_built(const LoadProgress& progress);
+  Result<void> wait_built(const std::function<bool()>& give_up) const;
   ConvertJob conversion();
   std::vector<pn_binding> bindings() const;
   bool has_numerics(uint32_t bit) const;
-  Result<pn_queue> replace_queue();
+  Result<Copy::Replacement> replace();
 
   std::shared_ptr<const arch::Model> model_;
   std::shared_ptr<Die> die_;

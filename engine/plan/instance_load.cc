@@ -12,6 +12,7 @@
 namespace pn::engine {
 namespace {
 
+constexpr auto kRebuildMax = std::chrono::seconds(10);
 constexpr uint32_t kQueueDepth = 8;  // what every plugin offers; kStepDepth of it is used
 
 pn_binding bind(uint32_t kind, uint32_t index, const pn_slice& slice) {
@@ -28,7 +29,7 @@ Result<void> Instance::load(LoadProgress& progress) {
   }
   ConvertJob job = conversion();
   PN_TRY(convert_weights(job, progress));
-  return wait_built(progress);
+  return wait_built([&progress] { return progress.cancel.load(); });
 }
 
 Result<void> Instance::buy() {
@@ -89,12 +90,12 @@ ConvertJob Instance::conversion() {
   return job;
 }
 
-Result<void> Instance::wait_built(const LoadProgress& progress) {
+Result<void> Instance::wait_built(const std::function<bool()>& give_up) const {
   for (;;) {
     PN_TRY(pn_program_status status, program_.status());
     if (status.state == PN_PROGRAM_READY) return {};
-    if (progress.cancel.load()) return fail(Code::cancelled, "the load was cancelled");
-    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    if (give_up()) return fail(Code::cancelled, "the program was not built in time");
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
 }
 
@@ -125,16 +126,22 @@ Copy Instance::copy() {
   } else {
     copy.bias.host = work_->host(bias_item_);
   }
-  copy.replace_queue = [this](pn_queue) { return replace_queue(); };
+  copy.replace = [this] { return replace(); };
   return copy;
 }
 
-// The scheduler's thread makes this [control] call: the queue is its own.
-Result<pn_queue> Instance::replace_queue() {
-  std::lock_guard control(die_->control);
-  queue_ = {};
-  PN_TRY(queue_, die_->device.create_queue(PN_QUEUE_RUN, kQueueDepth));
-  return queue_.handle();
+// On the scheduler's thread, which waits for the build: seconds at most where plugins keep compiled
+// programs, and nothing else can run on this copy meanwhile.
+Result<Copy::Replacement> Instance::replace() {
+  {
+    std::lock_guard control(die_->control);
+    queue_ = {};
+    program_ = {};
+    PN_TRY(build());
+  }
+  auto end = std::chrono::steady_clock::now() + kRebuildMax;
+  PN_TRY(wait_built([end] { return std::chrono::steady_clock::now() > end; }));
+  return Copy::Replacement{queue_.handle(), program_.handle()};
 }
 
 }  // namespace pn::engine

@@ -1,8 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Asks rank() for every weight and takes the first answer within the allowed loss. Owns the words
+// of a refusal, which name the tensor; knows no layout by name.
 #include "engine/plan/layouts.h"
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <map>
 
 namespace pn::engine {
@@ -16,26 +20,34 @@ pn_layout_choice as_it_is(const arch::Source& source) {
   return choice;
 }
 
-Result<pn_layout_choice> choose(const hal::Layout& layouts, const pn_weight& weight, uint32_t loss,
-                                const std::string& name) {
+Result<pn_layout_choice> choose(const hal::Layout& layouts, const pn_weight& weight,
+                                uint32_t loss) {
   Result<std::vector<pn_layout_choice>> choices = layouts.rank(weight);
-  if (!choices) {
-    Error error = std::move(choices).error();
-    error.message = fmt::format("tensor {}: {}", name, error.message);
-    error.param = name;
-    return tl::make_unexpected(std::move(error));
-  }
+  if (!choices) return tl::make_unexpected(std::move(choices).error());
   for (const pn_layout_choice& choice : *choices) {
     if (choice.loss <= loss) return choice;
   }
   static const char* const kNames[] = {"none", "bounded", "allowed"};
   const pn_layout_choice& first = choices->front();
-  return fail(
-      Code::unsupported,
-      fmt::format("tensor {} would become {}, which loses more than `lossy: {}` allows: set "
-                  "lossy: {} for this model, or use a file in another type",
-                  name, first.name, kNames[loss], kNames[std::min(2u, first.loss)]),
-      name);
+  return fail(Code::unsupported,
+              fmt::format("it would become {}, which loses more than `lossy: {}` allows: set "
+                          "lossy: {} for this model, or use a file in another type",
+                          first.name, kNames[loss], kNames[std::min(2u, first.loss)]));
+}
+
+// The plugin knows a type by its number; users know it by its name, and want to hear how much of
+// the file has it.
+tl::unexpected<Error> refused(const arch::Plan& plan, uint32_t weight, Error error) {
+  const arch::Source& source = plan.sources[weight];
+  uint32_t type = plan.weights[weight].source_type;
+  const gguf::TypeInfo* info = gguf::type_info(type);
+  auto alike = std::count_if(plan.weights.begin(), plan.weights.end(),
+                             [type](const pn_weight& w) { return w.source_type == type; });
+  error.message = fmt::format("tensor {} ({}, as {} of {} are): {}", source.name,
+                              info != nullptr ? info->name : fmt::format("type {}", type), alike,
+                              plan.weights.size(), error.message);
+  error.param = source.name;
+  return tl::make_unexpected(std::move(error));
 }
 
 }  // namespace
@@ -52,7 +64,9 @@ Result<WeightLayouts> choose_layouts(const hal::Device& device, uint32_t heap, u
     weight.heap = heap;
     pn_layout_choice choice = as_it_is(source);
     if (out.convert) {
-      PN_TRY(choice, choose(*out.convert, weight, loss, source.name));
+      Result<pn_layout_choice> best = choose(*out.convert, weight, loss);
+      if (!best) return refused(plan, i, std::move(best).error());
+      choice = *best;
     }
     weight.layout = choice.layout;
     out.choices.push_back(choice);

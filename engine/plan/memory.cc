@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// The comparison, and the search for a context and slots that would fit. Owns the message; asks no
+// device: the caller brings the figures of one moment.
 #include "engine/plan/memory.h"
 
 #include <fmt/format.h>

@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Offsets are handed out front to back; a new buffer begins where the largest one is full. Knows no
+// use of a slice.
 #include "engine/plan/pool.h"
 
 #include <fmt/format.h>

@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// The bucket sizes and why. Knows no plugin: what a die would rather pad to is a constant here, and
+// what it really does is in its report.
 #include "engine/plan/shapes.h"
 
 #include <algorithm>

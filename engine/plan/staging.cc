@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Two lists under one lock, filled and free; submits and polls happen on the loading thread alone,
+// since a queue has one submitter.
 #include "engine/plan/staging.h"
 
 #include <algorithm>

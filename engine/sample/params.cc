@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Ranges first, then what the plugin offers, then the mapping: so a message names the parameter and
+// not a bit of the sampler. Knows no HTTP names but those that users type.
 #include "engine/sample/params.h"
 
 #include <fmt/format.h>

@@ -48,6 +48,7 @@ struct Copy {
   const pn_plugin* api = nullptr;
   pn_device device{};
   pn_queue queue{};
+  uint64_t queue_value = 0;  // last value that was submitted to it before
   pn_program program{};
   std::vector<pn_shape> shapes;        // smallest first
   std::vector<uint64_t> predicted_ns;  // one a shape; 0 unknown
@@ -62,8 +63,13 @@ struct Copy {
   ResultArea results;
   BiasArea bias;
   uint64_t step_deadline_ns = 0;  // at least this long before a step counts as lost; 0: 60 s
-  // A new queue in the place of one that failed while its die lives.
-  std::function<Result<pn_queue>(pn_queue failed)> replace_queue;
+  // A new queue, and a program on it over the same slices, in the place of a queue that failed
+  // while its die lives: a program stays on one queue.
+  struct Replacement {
+    pn_queue queue{};
+    pn_program program{};
+  };
+  std::function<Result<Replacement>()> replace;
 };
 
 }  // namespace pn::engine

@@ -42,7 +42,9 @@ Runner::Runner(Copy copy)
       prefix_(copy_.page_count, copy_.page_tokens),
       pace_(copy_.predicted_ns),
       step_(limits_of(copy_)),
-      lanes_(copy_.lanes) {
+      lanes_(copy_.lanes),
+      value_(copy_.queue_value),
+      read_(copy_.queue_value) {
   for (Sequence& sequence : lanes_) {
     sequence.pages.reserve((copy_.context + copy_.page_tokens - 1) / copy_.page_tokens);
   }
@@ -243,10 +245,11 @@ void Runner::queue_failed(bool lost) {
   end_live(error);
   prefix_.clear();
   pages_.drop_cached();
-  if (!copy_.replace_queue) return fail(std::move(error));
-  Result<pn_queue> queue = copy_.replace_queue(copy_.queue);
-  if (!queue) return fail(std::move(queue).error());
-  copy_.queue = *queue;
+  if (!copy_.replace) return fail(std::move(error));
+  Result<Copy::Replacement> fresh = copy_.replace();
+  if (!fresh) return fail(std::move(fresh).error());
+  copy_.queue = fresh->queue;
+  copy_.program = fresh->program;
 }
 
 void Runner::end_live(const Error& error) {

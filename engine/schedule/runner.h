@@ -54,6 +54,7 @@ class Runner {
   // How long the oldest step in flight may be left alone; 0: look again now.
   uint64_t nap_ns(uint64_t now_ns) const;
   const Copy& copy() const { return copy_; }
+  uint64_t last_value() const { return value_; }  // submitted to the queue
 
   // [any thread]
   struct Counts {

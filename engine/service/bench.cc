@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Prompts and decode steps built by hand from StepArrays and waited for with queue_wait, which
+// serving may not use. Owns no figure but its own: the load's bytes come from the instance.
 #include "engine/service/bench.h"
 
 #include <fmt/format.h>
@@ -103,7 +106,8 @@ Result<BenchResult> run_bench(const BenchConfig& config) {
   return result;
 }
 
-RawLoop::RawLoop(Copy copy, uint32_t vocab) : copy_(std::move(copy)), vocab_(vocab) {}
+RawLoop::RawLoop(Copy copy, uint32_t vocab)
+    : copy_(std::move(copy)), vocab_(vocab), value_(copy_.queue_value) {}
 
 // Lane i owns pages [i * n, (i + 1) * n). Prompts go in one after the other, in the largest chunks.
 Result<Round> RawLoop::round(uint32_t batch, uint32_t prompt_tokens, uint32_t decode_tokens) {
@@ -196,7 +200,7 @@ Result<void> RawLoop::submit(StepArrays& arrays, uint32_t context) {
 }
 
 Result<void> RawLoop::wait(uint64_t value) {
-  if (value == 0) return {};
+  if (value <= copy_.queue_value) return {};
   pn_error error{};
   error.struct_size = sizeof(error);
   pn_status status = copy_.api->queue_wait({copy_.queue, value}, kStepWaitNs, &error);

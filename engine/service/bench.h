@@ -60,9 +60,10 @@ struct Round {
 };
 class RawLoop {
  public:
-  // The queue of the copy must be unused, and is the loop's from here on.
+  // Nothing else may use the queue of the copy meanwhile.
   RawLoop(Copy copy, uint32_t vocab);
   Result<Round> round(uint32_t batch, uint32_t prompt_tokens, uint32_t decode_tokens);
+  uint64_t last_value() const { return value_; }
 
  private:
   Result<void> submit(class StepArrays& step, uint32_t context);

@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Called on the scheduler's thread, a token at a time. Owns the order of what a listener hears;
+// knows nothing of why a sequence ended but the reason it is given.
 #include "engine/service/generation.h"
 
 #include <utility>

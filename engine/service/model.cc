@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Loading in order: file, architecture, words, plan, bytes, scheduler; each failure becomes the
+// model's state. Requests are checked here before they cost anything.
 #include "engine/service/model.h"
 
 #include <fmt/format.h>

@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Keys of the file -> tokenizer, template, defaults. Owns the fallbacks: ChatML where there is no
+// template, our sampling defaults where the file's cannot be read.
 #include "engine/service/words.h"
 
 #include "models/gguf/vocabulary.h"

@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Buys what a Copy names straight from the fake plugin's table; frees nothing, since reset() does.
+// Knows no file and no plan beyond shapes and pages.
 #include "tests/support/fake_copy.h"
 
 #include <chrono>
@@ -58,11 +61,13 @@ engine::Copy fake_copy(const FakeShape& shape) {
   copy.bias.slice = area(api, 0, bias_bytes, &host);
   if (shape.staged_bias) copy.bias.staging = area(api, 1, bias_bytes, &host);
   copy.bias.host = static_cast<std::byte*>(host);
-  copy.replace_queue = [api](pn_queue failed) -> Result<pn_queue> {
+  copy.replace = [api, program = copy.program,
+                  failed = copy.queue]() mutable -> Result<engine::Copy::Replacement> {
     pn_queue fresh{};
     api->queue_create(pn_device{1}, PN_QUEUE_RUN, 8, &fresh, nullptr);
     api->queue_destroy(failed);
-    return fresh;
+    failed = fresh;
+    return engine::Copy::Replacement{fresh, program};
   };
   return copy;
 }

@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// A temporary folder of random models, and the fake plugin negotiated through the real host side.
+// Knows no scheduler.
 #include "tests/support/fake_model.h"
 
 #include <doctest/doctest.h>

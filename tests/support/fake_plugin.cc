@@ -1,4 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// The tables: dies, heaps, buffers, queues and their knobs. What a step means is in
+// fake_program.cc. Steps are executed when they complete, so results that are read too early are
+// stale.
 #include "tests/support/fake_plugin.h"
 
 #include <time.h>

@@ -228,3 +228,24 @@ TEST_CASE("instance: a load that is cancelled ends, one that stalls says where")
   REQUIRE_FALSE(loaded.has_value());
   CHECK(loaded.error().code == Code::cancelled);
 }
+
+TEST_CASE("instance: a failed queue is replaced together with its program") {
+  FakePlugin& plugin = fresh([](FakePlugin::Knobs& k) { k.fail_at = 3; });
+  ModelSpec spec;
+  auto instance = Instance::plan(model_of(spec), fake_die(), named("tiny"));
+  REQUIRE(instance.has_value());
+  LoadProgress progress;
+  REQUIRE((*instance)->load(progress).has_value());
+  Scheduler scheduler;
+  auto runner = scheduler.add((*instance)->copy());
+  auto first = std::make_shared<Collector>();
+  REQUIRE(scheduler.submit(runner, fake_job({1, 2}, 30, first), 4).has_value());
+  REQUIRE(first->wait());
+  CHECK(first->end().error->code == Code::failed);
+  auto second = std::make_shared<Collector>();
+  REQUIRE(scheduler.submit(runner, fake_job({3}, 30, second), 4).has_value());
+  REQUIRE(second->wait());
+  CHECK(second->ids() == fake_answer({3}, 30));
+  scheduler.remove(runner);
+  for (const std::string& rule : plugin.counters().broken) FAIL_CHECK(rule);
+}

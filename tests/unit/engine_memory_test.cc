@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// The arithmetic of a refusal, to the word, and the shapes that a copy is compiled for. No device
+// takes part.
 #include "engine/plan/memory.h"
 
 #include <doctest/doctest.h>

@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// The books of pages and prefixes, and the arrays of a step, each alone: no queue and no thread
+// takes part.
 #include <doctest/doctest.h>
 
 #include <algorithm>

@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// From a user's parameters to a lane: values that pass through, ranges, and what a plugin lacks. No
+// device takes part.
 #include <doctest/doctest.h>
 
 #include <cmath>
