@@ -40,8 +40,7 @@ void put_word(std::byte* p, uint32_t w) { std::memcpy(p, &w, 4); }
 struct Spread {
   uint32_t q[64];      // unsigned quants, four a word (Q8_0: the signed bytes as they are)
   uint16_t d, m;       // f16
-  uint8_t scales[16];  // Q6_K: signed
-  uint8_t mins[8];
+  uint8_t scales[16];  // Q6_K: signed; Q4_K, Q5_K: GGUF's 12 bytes
 };
 
 // The 32-element blocks: the low nibble is element e < 16, the high one e + 16; bit e of `high`.
@@ -55,15 +54,6 @@ void spread_32(const uint8_t* nibbles, uint32_t high, Spread& s) {
   for (int w = 0; w < 8; ++w) {
     uint32_t four = (high >> (4 * w)) & 15u;  // 4 bits to 4 bytes: (b * 0x00204081) & 0x01010101
     s.q[w] |= ((four * 0x00204081u) & kOnes) << 4;
-  }
-}
-
-void spread_k_scales(const uint8_t* packed, Spread& s) {
-  for (int j = 0; j < 4; ++j) {
-    s.scales[j] = packed[j] & 63;
-    s.mins[j] = packed[j + 4] & 63;
-    s.scales[j + 4] = uint8_t((packed[j + 8] & 15) | ((packed[j] >> 6) << 4));
-    s.mins[j + 4] = uint8_t((packed[j + 8] >> 4) | ((packed[j + 4] >> 6) << 4));
   }
 }
 
@@ -118,11 +108,11 @@ void spread(uint32_t type, const uint8_t* b, Spread& s) {
       spread_32(b + 8, word(b + 4), s);
       break;
     case kQ4_K:
-      spread_k_scales(b + 4, s);
+      std::memcpy(s.scales, b + 4, 12);
       spread_k(b + 16, nullptr, s);
       break;
     case kQ5_K:
-      spread_k_scales(b + 4, s);
+      std::memcpy(s.scales, b + 4, 12);
       spread_k(b + 48, b + 16, s);
       break;
     default:
@@ -184,12 +174,12 @@ void pack_unit_64(uint32_t type, const Spread& a, const Spread* b, int r, std::b
 void pack_unit_k(uint32_t type, const Spread& s, int r, std::byte* unit) {
   put_half(unit + 2 * r, s.d);
   if (type != kQ6_K) put_half(unit + 32 + 2 * r, s.m);
-  for (int j = 0; j < (type == kQ6_K ? 16 : 8); ++j) {
+  for (int j = 0; j < (type == kQ6_K ? 16 : 12); ++j) {
     unit[kScalesK + 16 * j + r] = std::byte(s.scales[j]);
-    if (type != kQ6_K) unit[kMinsK + 16 * j + r] = std::byte(s.mins[j]);
   }
   for (int p = 0; p < 4; ++p) {
-    std::byte* pair = unit + kNibblesK + pair_bytes(type) * p + 4 * r;
+    std::byte* pair =
+        unit + (type == kQ6_K ? kNibblesQ6_K : kNibblesK) + pair_bytes(type) * p + 4 * r;
     pack_nibbles(s.q + 16 * p, s.q + 16 * p + 8, pair);
     std::byte* high = pair + kPairBytes4;
     for (int b = 0; b < 2 && type == kQ5_K; ++b) {
@@ -242,7 +232,7 @@ float f16_at(const std::byte* p) {
 // Unsigned quant of column c (0 .. unit_cols) of row r.
 int quant(uint32_t type, const std::byte* unit, int r, int c) {
   int block = c / 32, g = c % 32 / 4, at = 4 * r + c % 4;
-  int base = kNibblesK;
+  int base = type == kQ6_K ? kNibblesQ6_K : kNibblesK;
   if (type == kQ8_0) return int(int8_t(unit[kScaleBytes + 512 * block + 64 * g + at]));
   if (type == kQ4_0 || type == kQ5_0) base = kNibblesQ4_0;
   if (type == kQ4_1 || type == kQ5_1) base = kNibblesQ4_1;
@@ -252,6 +242,16 @@ int quant(uint32_t type, const std::byte* unit, int r, int c) {
   if (pair_bytes(type) == kPairBytes5) q |= (int(high[64 * odd]) >> g & 1) << 4;
   if (type == kQ6_K) q |= (int(high[128 * odd + 64 * (g / 4)]) >> (2 * (g % 4)) & 3) << 4;
   return q;
+}
+
+struct KScale {
+  int scale, min;
+};
+// Of block j, from a row's 12 bytes, 16 apart.
+KScale k_scale(const std::byte* packed, int j) {
+  auto at = [&](int i) { return int(packed[16 * i]); };
+  if (j < 4) return {at(j) & 63, at(j + 4) & 63};
+  return {(at(j + 4) & 15) | at(j - 4) >> 6 << 4, at(j + 4) >> 4 | at(j) >> 6 << 4};
 }
 
 // 32 columns of a quantised row: block `block` of the unit.
@@ -264,8 +264,9 @@ void decode_block(uint32_t type, const std::byte* unit, int r, int block, float*
       out[c] = ds * float(quant(type, unit, r, first + c) - 32);
     }
   } else if (type == kQ4_K || type == kQ5_K) {
-    float d = f16_at(unit + 2 * r) * float(int(unit[kScalesK + 16 * block + r]));
-    float m = f16_at(unit + 32 + 2 * r) * float(int(unit[kMinsK + 16 * block + r]));
+    KScale s = k_scale(unit + kScalesK + r, block);
+    float d = f16_at(unit + 2 * r) * float(s.scale);
+    float m = f16_at(unit + 32 + 2 * r) * float(s.min);
     for (int c = 0; c < 32; ++c) out[c] = d * float(quant(type, unit, r, first + c)) - m;
   } else {
     float d = f16_at(unit + 32 * block + 2 * r);

@@ -14,6 +14,7 @@
 #include <cstring>
 
 #include "backends/cpu/kernels/half.h"
+#include "backends/cpu/kernels/lanes_sse2.h"
 #include "backends/cpu/kernels/tile.h"
 
 namespace pn::cpu {
@@ -158,21 +159,44 @@ void unpack_64(uint32_t type, const std::byte* unit, int first, Unpacked& u) {
   unpack_nibbles(p, 2, first, u);
 }
 
-void unpack_k(uint32_t type, const std::byte* unit, Unpacked& u) {
+// The 6-bit scales (0) and mins (1) of all rows, from 12 rows of packed bytes.
+void unpack_k_scales(const std::byte* packed, uint8_t (&out)[2][8][16]) {
+  for (int i = 0; i < 64; ++i) {
+    int a = int(packed[i]), b = int(packed[64 + i]), c = int(packed[128 + i]);
+    out[0][i / 16][i % 16] = uint8_t(a & 63);
+    out[1][i / 16][i % 16] = uint8_t(b & 63);
+    out[0][4 + i / 16][i % 16] = uint8_t((c & 15) | (a >> 6 << 4));
+    out[1][4 + i / 16][i % 16] = uint8_t(c >> 4 | (b >> 6 << 4));
+  }
+}
+
+void unpack_factors(uint32_t type, const std::byte* unit, Unpacked& u) {
+  float d[16], dmin[16];
   for (int r = 0; r < 16; ++r) {
-    float d = f16_at(unit + 2 * r), dmin = f16_at(unit + 32 + 2 * r);
-    for (int j = 0; j < 16; ++j) {
-      int scale = int(unit[kScalesK + 16 * j + r]);
-      if (type == kQ6_K) {
-        u.factor[j][r] = d * float(int8_t(scale));
-      } else if (j < 8) {
-        u.factor[j][r] = d * float(scale);
-        u.min[j][r] = -dmin * float(int(unit[kMinsK + 16 * j + r]));
-      }
+    d[r] = f16_at(unit + 2 * r);
+    dmin[r] = f16_at(unit + 32 + 2 * r);
+  }
+  if (type == kQ6_K) {
+    for (int i = 0; i < 256; ++i) {
+      u.factor[i / 16][i % 16] = d[i % 16] * float(int8_t(unit[kScalesK + i]));
+    }
+    return;
+  }
+  uint8_t k[2][8][16];
+  unpack_k_scales(unit + kScalesK, k);
+  for (int j = 0; j < 8; ++j) {
+    for (int r = 0; r < 16; ++r) {
+      u.factor[j][r] = d[r] * float(k[0][j][r]);
+      u.min[j][r] = -dmin[r] * float(k[1][j][r]);
     }
   }
+}
+
+void unpack_k(uint32_t type, const std::byte* unit, Unpacked& u) {
+  unpack_factors(type, unit, u);
   int bytes = type == kQ6_K ? kPairBytes6 : type == kQ5_K ? kPairBytes5 : kPairBytes4;
-  Planes p{unit + kNibblesK, bytes, type == kQ6_K ? 32 : 0};
+  bool six = type == kQ6_K;
+  Planes p{unit + (six ? kNibblesQ6_K : kNibblesK), bytes, six ? 32 : 0};
   unpack_nibbles(p, 8, 0, u);
 }
 
@@ -271,14 +295,15 @@ void float_column(uint32_t type, const std::byte* tile, int64_t col, float* out)
     std::memcpy(out, tile + 64 * col, 64);
     return;
   }
+  if (type == kF16) {
+    const auto* h = reinterpret_cast<const uint16_t*>(tile + 32 * col);
+    for (int r = 0; r < 16; r += 4) Lanes::store(out + r, Lanes::load_half(h + r));
+    return;
+  }
   for (int r = 0; r < 16; ++r) {
-    if (type == kF16) {
-      out[r] = f16_at(tile + 32 * col + 2 * r);
-    } else {
-      uint16_t h;
-      std::memcpy(&h, tile + 64 * (col / 2) + 4 * r + 2 * (col & 1), 2);
-      out[r] = std::bit_cast<float>(uint32_t(h) << 16);
-    }
+    uint16_t h;
+    std::memcpy(&h, tile + 64 * (col / 2) + 4 * r + 2 * (col & 1), 2);
+    out[r] = std::bit_cast<float>(uint32_t(h) << 16);
   }
 }
 

@@ -315,7 +315,9 @@ __attribute__((noinline)) void direct_tile(const Job& job, int64_t tile, int64_t
     PN_TILE(kT) acc.v[t][p] = Simd::fadd(acc.v[t][p], odd.v[t][p]);
   } else {
     for (int64_t c = 0; c < chunks; ++c, w += C::kBytes, x += job.tokens * C::kRecord) {
-      all_blocks<kType>(Direct<kType, true>{w}, Tokens{x}, chunk_blocks(job.cols, c), acc);
+      KScales room;
+      auto weights = Direct<kType, true>::make(w, room);
+      all_blocks<kType>(weights, Tokens{x}, chunk_blocks(job.cols, c), acc);
     }
   }
   write_out(job, tile, token, acc);

@@ -36,11 +36,14 @@ struct Traits {
                                     : kType == kQ4_1 ? 640
                                     : kType == kQ5_0 ? 704
                                     : kType == kQ5_1 ? 768
-                                    : kType == kQ4_K ? 2368
-                                    : kType == kQ5_K ? 2880
+                                    : kType == kQ4_K ? 2304
+                                    : kType == kQ5_K ? 2816
                                     : kType == kQ6_K ? 3392
                                                      : 64;
-  static constexpr int kNibbles = kSuper ? kNibblesK : kMins ? kNibblesQ4_1 : kNibblesQ4_0;
+  static constexpr int kNibbles = kType == kQ6_K ? kNibblesQ6_K
+                                  : kSuper       ? kNibblesK
+                                  : kMins        ? kNibblesQ4_1
+                                                 : kNibblesQ4_0;
   static constexpr int kPairBytes = kType == kQ6_K ? kPairBytes6
                                     : kFiveBits    ? kPairBytes5
                                                    : kPairBytes4;

@@ -15,6 +15,27 @@ namespace {
 
 constexpr int kAheadBytes = 4096;  // of prefetch
 
+// Scales and mins, one byte each: Q4_K, Q5_K [2][8 blocks][16 rows]. Q6_K's lie unpacked in the
+// tile.
+struct KScales {
+  alignas(64) uint8_t v[2][128];
+};
+
+// From GGUF's 12 bytes a row, kept 16 rows abreast: 4 + 4 blocks a vector.
+PN_FORCE void unpack_k_scales(const uint8_t* packed, KScales& out) {
+  const I six = Simd::set8(63), low = Simd::set8(15), top = Simd::set8(0x30);
+  for (int p = 0; p < kParts; ++p) {
+    int at = p * kVectorBytes;
+    I a = Simd::load(packed + at), b = Simd::load(packed + 64 + at);
+    I c = Simd::load(packed + 128 + at);
+    Simd::store(out.v[0] + at, Simd::and_(a, six));
+    Simd::store(out.v[1] + at, Simd::and_(b, six));
+    Simd::store(out.v[0] + 64 + at, Simd::merge(Simd::and_(c, low), Simd::shift16<2>(a), top));
+    Simd::store(out.v[1] + 64 + at,
+                Simd::merge(Simd::and_(Simd::shift16<4>(c), low), Simd::shift16<2>(b), top));
+  }
+}
+
 // A chunk's weights as they lie in the tile, unpacked on the way into a register. kOdd: block % 2.
 // kAhead: memory is being streamed (decode), so fetch early.
 template <uint32_t kType, bool kAhead>
@@ -22,7 +43,16 @@ struct Direct {
   using T = Traits<kType>;
   static constexpr int kChunkBytes = T::kUnitBytes * kChunkBlocks / T::kUnitBlocks;
   const uint8_t* unit;
+  const uint8_t* scales = nullptr;  // of K types; mins 128 bytes on
 
+  // `room` must live as long as the result.
+  PN_FORCE Direct make(const uint8_t* unit, KScales& room) {
+    if constexpr (kType == kQ4_K || kType == kQ5_K) {
+      unpack_k_scales(unit + kScalesK, room);
+      return {unit, room.v[0]};
+    }
+    return {unit, unit + kScalesK};
+  }
   // Where a pair of blocks begins; types of 64-column units have one in each.
   __attribute__((always_inline)) const uint8_t* pair(int block) const {
     return unit + (T::kSuper ? T::kPairBytes : T::kUnitBytes) * (block >> 1);
@@ -63,24 +93,24 @@ struct Direct {
   }
   template <int kOdd>
   __attribute__((always_inline)) F min(int block, int part) const {
-    if constexpr (T::kSuper) return Simd::float_u8(unit + kMinsK + 16 * block + kLanes * part);
+    if constexpr (T::kSuper) return Simd::float_u8(scales + 128 + 16 * block + kLanes * part);
     return Simd::half(pair(block) + kScaleBytes + 32 * kOdd + 2 * kLanes * part);
   }
   __attribute__((always_inline)) I scale16(int block, int half, int part) const {
     if constexpr (kType == kQ6_K) {
-      return Simd::twice_s8(unit + kScalesK + 32 * block + 16 * half + kLanes * part);
+      return Simd::twice_s8(scales + 32 * block + 16 * half + kLanes * part);
     }
-    return Simd::twice_u8(unit + kScalesK + 16 * block + kLanes * part);
+    return Simd::twice_u8(scales + 16 * block + kLanes * part);
   }
   __attribute__((always_inline)) I scale_pair(int block, int part) const {  // Q6_K
-    const uint8_t* p = unit + kScalesK + 32 * block + kLanes * part;
+    const uint8_t* p = scales + 32 * block + kLanes * part;
     return Simd::pair_s8(p, p + 16);
   }
   __attribute__((always_inline)) F scale_float(int block, int half, int part) const {
     if constexpr (kType == kQ6_K) {
-      return Simd::float_s8(unit + kScalesK + 32 * block + 16 * half + kLanes * part);
+      return Simd::float_s8(scales + 32 * block + 16 * half + kLanes * part);
     }
-    return Simd::float_u8(unit + kScalesK + 16 * block + kLanes * part);
+    return Simd::float_u8(scales + 16 * block + kLanes * part);
   }
 };
 
@@ -145,7 +175,8 @@ PN_FORCE void unpack_scales(const Direct<kType, false>& from, int block, int p, 
 template <uint32_t kType>
 __attribute__((noinline)) void unpack_chunk(const uint8_t* unit, int blocks, Unpacked& u) {
   using T = Traits<kType>;
-  Direct<kType, false> from{unit};
+  KScales room;
+  auto from = Direct<kType, false>::make(unit, room);
   for (int b = 0; b < blocks; b += 2) {
     unpack_vectors<kType, 0, 0>(from, b, u);
     unpack_vectors<kType, 1, 0>(from, b + 1, u);
