@@ -69,8 +69,10 @@ struct Lanes {
   }
   // Four sums, each in the same order whatever its place.
   PN_FORCE void reduce_add4(F a, F b, F c, F d, float* out) {
-    __m256 s = _mm256_hadd_ps(_mm256_hadd_ps(fold_add(a), fold_add(b)),
-                              _mm256_hadd_ps(fold_add(c), fold_add(d)));
+    __m256 x = fold_add(a), y = fold_add(b), z = fold_add(c), w = fold_add(d);
+    __m256 xy = _mm256_add_ps(_mm256_unpacklo_ps(x, y), _mm256_unpackhi_ps(x, y));
+    __m256 zw = _mm256_add_ps(_mm256_unpacklo_ps(z, w), _mm256_unpackhi_ps(z, w));
+    __m256 s = _mm256_add_ps(_mm256_shuffle_ps(xy, zw, 0x44), _mm256_shuffle_ps(xy, zw, 0xee));
     _mm_storeu_ps(out, _mm_add_ps(_mm256_castps256_ps128(s), _mm256_extractf128_ps(s, 1)));
   }
 };

@@ -274,10 +274,10 @@ PN_FORCE void score_tile(const float* const* q, const T* const* k, int dk, float
     }
   }
   if (d < dk) {
-    for (int r = 0; r < kR; ++r) {
-      for (int j = 0; j < kK; ++j) {
-        s[kR * j + r] =
-            Lanes::fma(load_tail(q[r] + d, dk - d), load_tail(k[j] + d, dk - d), s[kR * j + r]);
+    _Pragma("GCC unroll 4") for (int r = 0; r < kR; ++r) {
+      LF qv = load_tail(q[r] + d, dk - d);
+      _Pragma("GCC unroll 4") for (int j = 0; j < kK; ++j) {
+        s[kR * j + r] = Lanes::fma(qv, load_tail(k[j] + d, dk - d), s[kR * j + r]);
       }
     }
   }
@@ -293,14 +293,14 @@ PN_FORCE void scores(const AttendBlock& b, int row, float (*s)[kAttendPositions]
   for (int r = 0; r < kR; ++r) q[r] = b.q + (row + r) * b.q_stride;
   for (int t = 0; t < b.count; t += kK) {
     const T* k[kK];
-    for (int j = 0; j < kK; ++j) {
+    _Pragma("GCC unroll 4") for (int j = 0; j < kK; ++j) {
       int at = t + j < b.count ? t + j : b.count - 1;
       k[j] = reinterpret_cast<const T*>(b.k + at * b.k_stride);
     }
     float out[kR * kK];
     score_tile<kR, kK>(q, k, b.dk, out);
     for (int j = 0; j < kK && t + j < b.count; ++j) {
-      for (int r = 0; r < kR; ++r) s[r][t + j] = out[kR * j + r];
+      _Pragma("GCC unroll 4") for (int r = 0; r < kR; ++r) s[r][t + j] = out[kR * j + r];
     }
   }
 }
