@@ -11,7 +11,11 @@
 namespace pn::engine {
 namespace {
 
+// A step may take this long, this much for each of its tokens, or 20 times what is usual: a chunk
+// of 512 tokens of an 8B model takes minutes on two cores that others use too.
 constexpr uint64_t kStepDeadlineNs = 60'000'000'000ull;
+constexpr uint64_t kTokenDeadlineNs = 1'000'000'000;
+constexpr uint64_t kDeadlineTimes = 20;
 
 StepArrays::Limits limits_of(const Copy& copy) {
   uint32_t lane_pages = (copy.context + copy.page_tokens - 1) / copy.page_tokens;
@@ -275,7 +279,8 @@ void Runner::check_deadline(uint64_t now_ns) {
   const Flight& flight = flight_of(read_ + 1);
   uint64_t start = std::max(flight.submitted_ns, last_done_ns_);
   uint64_t least = copy_.step_deadline_ns != 0 ? copy_.step_deadline_ns : kStepDeadlineNs;
-  uint64_t deadline = std::max(least, 20 * pace_.expected_ns(flight.shape, flight.tokens));
+  uint64_t usual = kDeadlineTimes * pace_.expected_ns(flight.shape, flight.tokens);
+  uint64_t deadline = std::max({least, usual, (flight.tokens - 1) * kTokenDeadlineNs});
   if (now_ns < start + deadline) return;
   fail({Code::device_lost,
         copy_.die + " has not finished a step of " + copy_.model + " for " +
