@@ -3,9 +3,9 @@
 // make_gguf PRESET TYPE OUT [options]: writes a model with random weights.
 //
 // Owns the words of this command. Knows no bytes: random_model.h does the work.
-//   make_gguf tiny F16 /tmp/tiny.gguf
-//   make_gguf minicpm5 Q4_K_M /tmp/m.gguf
-//   make_gguf 8b Q8_0 /tmp/set --parts 3
+//   make_gguf tiny F16 tiny.gguf
+//   make_gguf minicpm5 Q4_K_M m.gguf
+//   make_gguf 8b Q8_0 set --parts 3
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
