@@ -72,6 +72,7 @@ int bench_command(const Args& args) {
   bench.file = config->file;
   bench.plugin = config->plugin;
   bench.device = config->device;
+  bench.budget = config->budget;
   bench.kv_type = config->kv_type;
   bench.loss = config->loss;
   bench.prompt_tokens = args.prompt_tokens;

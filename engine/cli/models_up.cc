@@ -23,6 +23,13 @@ uint32_t loss_of(profile::Lossy lossy) {
   return PN_LOSS_NONE;
 }
 
+// What the profile leaves of a die: its rule, or the reserve, against the die's own total.
+Result<uint64_t> budget_of(const Host& host, const Die& die) {
+  PN_TRY(const hal::Device device, hal::Device::open(die.plugin, die.index));
+  PN_TRY(const pn_memory_status memory, device.memory_status());
+  return host.profile.budget(die.id, memory.total);
+}
+
 }  // namespace
 
 Result<std::vector<profile::Model>> wanted_models(const Host& host) {
@@ -42,6 +49,7 @@ Result<engine::ModelConfig> place(const Args& args, const Host& host, const prof
   config.file = model.file;
   config.plugin = die.plugin;
   config.device = die.index;
+  PN_TRY(config.budget, budget_of(host, die));
   config.context = model.context;
   config.slots = args.slots.value_or(model.slots);
   config.kv_type = args.kv == "f32" ? PN_TYPE_F32 : PN_TYPE_F16;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Folders that the build knows. Apart from everything else, so that only this object differs between
-// two checkouts and a compiler cache serves the rest.
+// Folders that the build knows. Apart from everything else, so that only this object differs
+// between two checkouts and a compiler cache serves the rest.
 #pragma once
 
 namespace pn::cli {

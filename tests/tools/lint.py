@@ -14,9 +14,20 @@ import sys
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
 
-def sources(build):
+def prepare(build):
+    """The build's commands without what only gcc knows, in a folder of their own."""
     with open(os.path.join(ROOT, build, "compile_commands.json"), encoding="utf-8") as f:
         commands = json.load(f)
+    for command in commands:
+        command["command"] = command["command"].replace("-fno-gnu-unique", "")
+    folder = os.path.join(ROOT, build, "lint")
+    os.makedirs(folder, exist_ok=True)
+    with open(os.path.join(folder, "compile_commands.json"), "w", encoding="utf-8") as f:
+        json.dump(commands, f)
+    return folder, commands
+
+
+def sources(commands):
     files = {os.path.normpath(os.path.join(c["directory"], c["file"])) for c in commands}
     return sorted(f for f in files if f.endswith(".cc") and "/kernels/" not in f
                   and f.startswith(ROOT) and "/subprojects/" not in f)
@@ -38,8 +49,8 @@ def formatted(files):
 
 
 def tidy(args):
-    build, file = args
-    command = ["clang-tidy", "--quiet", "-p", os.path.join(ROOT, build), file]
+    folder, file = args
+    command = ["clang-tidy", "--quiet", "-p", folder, file]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     bad = done.returncode != 0 or "warning:" in done.stdout or "error:" in done.stdout
     return file, bad, done.stdout + (done.stderr if done.returncode else "")
@@ -47,10 +58,11 @@ def tidy(args):
 
 def main():
     build = sys.argv[1] if len(sys.argv) > 1 else "build"
-    files = sys.argv[2:] or sources(build)
+    folder, commands = prepare(build)
+    files = sys.argv[2:] or sources(commands)
     ok = formatted(files)
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count() or 1) as pool:
-        for file, bad, text in pool.map(tidy, [(build, f) for f in files]):
+        for file, bad, text in pool.map(tidy, [(folder, f) for f in files]):
             if bad:
                 ok = False
                 print(f"--- {os.path.relpath(file, ROOT)}\n{text[:3000]}")
