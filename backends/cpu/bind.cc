@@ -170,6 +170,7 @@ void lay_out(const Plan& plan, const Compiled& code, Records* records, Program* 
             : records->take<uint32_t>(uint64_t{plan.lanes} * cache.info.units_per_lane));
   p->tokens = records->take<Token>(plan.tokens);
   p->spoiled = records->take<uint8_t>(plan.entries);
+  p->claims = records->take<std::atomic<uint32_t>>(code.claims);
   p->held_max = held_max(plan, code);
   p->held = records->take<HeldRow>(p->held_max);
   p->held_logits = records->take<float>(uint64_t{p->held_max} * code.vocab);

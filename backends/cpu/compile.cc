@@ -75,6 +75,7 @@ class Compiler {
     if (auto tables = make_rope_tables(b_)) code_.ops.insert(code_.ops.begin(), std::move(tables));
     close_caches();
     place();
+    code_.claims = b_.claims;
     code_.embeds = b_.embeds;
     code_.emits = b_.emits;
     code_.vocab = b_.vocab;

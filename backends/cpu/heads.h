@@ -59,6 +59,7 @@ class HeadMaker {
   int64_t rows_[3] = {};  // of q, k, v
   int64_t at_[3] = {};    // columns of the raw row
   int64_t stride_ = 0;
+  uint32_t claim_ = 0;
   uint64_t raw_ = 0;  // work offset, (tokens, stride)
   RopeUse rope_;
 };
@@ -75,6 +76,7 @@ class HeadReader {
   };
   int64_t tokens_a_unit() const { return block_tokens_; }
   uint32_t group() const { return group_; }
+  uint32_t claim() const { return claim_; }  // of the units of a step
   const pn_op_attention& params() const { return params_; }
   // The thread's buffer of query rows: (tokens * group, key_dim), token after token.
   float* queries(const Run& run, uint32_t thread) const;
@@ -100,6 +102,7 @@ class HeadReader {
   pn_op_attention params_ = {};
   uint16_t sinks_ = PN_NO16;
   uint32_t group_ = 1;
+  uint32_t claim_ = 0;
   int64_t block_tokens_ = 1;
   int64_t rows_max_ = 1;
   uint32_t block_ = 64;    // positions a kernel call, at fixed multiples

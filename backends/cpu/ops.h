@@ -7,6 +7,8 @@
 // that knows what is supported.
 #pragma once
 
+#include <algorithm>
+#include <atomic>
 #include <cstdarg>
 
 #include "backends/cpu/program.h"
@@ -27,6 +29,7 @@ struct Run {
   bool one_each = false;         // every entry has one token: nobody reads what others append
   const Token* token = nullptr;  // (tokens)
   std::byte* work = nullptr;     // of the op that runs
+  std::atomic<uint32_t>* claims = nullptr;  // zero when the run starts; Builder::claim names one
   std::byte* scratch = nullptr;
 
   Rows slot(uint16_t index) const { return program.slots[index]; }
@@ -46,6 +49,28 @@ struct Range {
 };
 inline Range split(int64_t total, uint32_t thread, uint32_t threads) {
   return {total * thread / threads, total * (thread + 1) / threads};
+}
+
+// Visits [0, total) in ranges that together all threads cover once. With many rows a range is a
+// piece that a thread claims when it is free, so that a thread which the host takes away for a
+// while does not hold up the others; with few rows it is the thread's fixed part, which costs
+// nothing.
+inline constexpr uint32_t kClaimRows = 16;
+template <typename Visit>
+void share(const Run& run, uint32_t thread, uint32_t claim, int64_t total, int64_t rows,
+           Visit&& visit) {
+  if (run.threads == 1 || rows < kClaimRows) {
+    const Range mine = split(total, thread, run.threads);
+    if (mine.size() > 0) visit(mine);
+    return;
+  }
+  const int64_t piece = std::max<int64_t>(1, total / (int64_t{run.threads} * 8));
+  for (;;) {
+    const int64_t first =
+        int64_t{run.claims[claim].fetch_add(1, std::memory_order_relaxed)} * piece;
+    if (first >= total) return;
+    visit(Range{first, std::min(total, first + piece)});
+  }
 }
 
 class Op {
@@ -95,6 +120,8 @@ struct Builder {
     uint64_t offset;  // in scratch: cos (tokens, pairs), then sin
   };
   std::vector<RopeTable> ropes;
+  uint32_t claims = 0;
+  uint32_t claim() { return claims++; }  // a counter of the op's own, for share()
   bool embeds = false, emits = false;
   uint32_t vocab = 0;  // of EMIT's logits
   uint16_t logits = PN_NO16;

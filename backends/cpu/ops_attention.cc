@@ -40,18 +40,22 @@ void join_states(const AttendState& into, const AttendState& from, int64_t rows,
   }
 }
 
-// Visits the units of a step: each entry's tokens in blocks, for each kv head; every threads-th.
+// Visits the units of a step that fall to this thread: each entry's tokens in blocks, for each kv
+// head. Long contexts make units unequal, so they are claimed one at a time.
 template <typename Visit>
 void each_unit(const Run& run, uint32_t thread, const HeadReader& reader, Visit&& visit) {
   const int64_t step = reader.tokens_a_unit();
-  uint32_t turn = 0;
+  const bool claims = run.threads > 1 && run.tokens >= kClaimRows;
+  std::atomic<uint32_t>& next = run.claims[reader.claim()];
+  uint32_t turn = 0, mine = claims ? next.fetch_add(1, std::memory_order_relaxed) : thread;
   int64_t first = 0;
   for (uint32_t e = 0; e < run.step.entry_count; ++e) {
     const int64_t count = run.step.entries[e].count;
     for (int64_t t = 0; t < count; t += step) {
       for (uint32_t g = 0; g < reader.params().kv_heads; ++g) {
-        if (turn++ % run.threads != thread) continue;
+        if (turn++ != mine) continue;
         visit(HeadReader::Unit{first + t, std::min(step, count - t), g});
+        mine = claims ? next.fetch_add(1, std::memory_order_relaxed) : mine + run.threads;
       }
     }
     first += count;
@@ -193,6 +197,7 @@ bool HeadReader::plan(Builder& b, const pn_op_attention& params, uint16_t sinks)
                  : cache.window == 0 || params.window == 0 ? 0
                                                            : std::max(cache.window, params.window);
   cache.read = true;
+  claim_ = b.claim();
   group_ = params.query_heads / params.kv_heads;
   block_tokens_ = std::max<int64_t>(1, kUnitRows / group_);
   rows_max_ = block_tokens_ * group_;

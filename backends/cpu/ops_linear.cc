@@ -16,19 +16,20 @@ class Linear final : public Op {
   Panels panels;
   pn_op_linear params = {};
   uint16_t weight = PN_NO16, residual = PN_NO16, out = PN_NO16;
-  uint32_t rows_kind = PN_ROWS_TOKENS;
+  uint32_t rows_kind = PN_ROWS_TOKENS, claim = 0;
 
   void run(const Run& run, uint32_t thread) const override {
     const int64_t n = run.count(rows_kind);
     const Weight& w = run.weight(weight);
     const Matrix matrix = w.matrix();
     const Panels::Made made = panels.run(run, thread, n);
-    const Range tiles = split(tile_count(matrix.rows), thread, run.threads);
     const Rows y = run.slot(out);
-    if (tiles.size() > 0 && n > 0) {
-      run.matmul.matmul(matrix, made.of(matrix.type), n, y.data, y.stride, tiles.first, tiles.last);
-      finish(run, w, y, columns_of(tiles, matrix.rows), n);
-    }
+    if (n > 0)
+      share(run, thread, claim, tile_count(matrix.rows), n, [&](Range tiles) {
+        run.matmul.matmul(matrix, made.of(matrix.type), n, y.data, y.stride, tiles.first,
+                          tiles.last);
+        finish(run, w, y, columns_of(tiles, matrix.rows), n);
+      });
     run.barrier();
   }
 
@@ -68,6 +69,7 @@ std::unique_ptr<Op> build_linear(Builder& b) {
     linear->residual = op.in[1];
   }
   linear->weight = op.weight[0];
+  linear->claim = b.claim();
   linear->panels.plan(b, op.in[0], op.weight, 1, b.plan.slot_rows(op.in[0]));
   return linear;
 }

@@ -15,7 +15,7 @@ class Mlp final : public Op {
   pn_op_mlp params = {};
   uint16_t gate = PN_NO16, up = PN_NO16, down = PN_NO16, branch = PN_NO16;
   uint16_t residual = PN_NO16, out = PN_NO16;
-  uint32_t rows_kind = PN_ROWS_TOKENS;
+  uint32_t rows_kind = PN_ROWS_TOKENS, open_claim = 0, close_claim = 0;
   int64_t ff = 0, stride = 0;  // hidden width, floats between its rows
   uint64_t gate_rows_at = 0, up_rows_at = 0, branch_at = 0;  // work offsets
 
@@ -23,9 +23,15 @@ class Mlp final : public Op {
     const int64_t n = run.count(rows_kind);
     const Panels::Made made = in.run(run, thread, n);
     if (branch != PN_NO16) gates(run, thread, n);
-    open(run, thread, made, n);
+    if (n > 0)
+      share(run, thread, open_claim, tile_count(ff), n,
+            [&](Range tiles) { open(run, made, n, tiles); });
     run.barrier();
-    close(run, thread, n);
+    const Rows h = {run.at<float>(gate_rows_at), stride, ff};
+    const Panels::Made packed = hidden.run(run, thread, h, n);
+    if (n > 0)
+      share(run, thread, close_claim, tile_count(run.slot(out).width), n,
+            [&](Range tiles) { close(run, packed, n, tiles); });
     run.barrier();
   }
 
@@ -42,10 +48,8 @@ class Mlp final : public Op {
     }
   }
 
-  void open(const Run& run, uint32_t thread, const Panels::Made& made, int64_t n) const {
-    const Range tiles = split(tile_count(ff), thread, run.threads);
+  void open(const Run& run, const Panels::Made& made, int64_t n, Range tiles) const {
     const Range columns = columns_of(tiles, ff);
-    if (tiles.size() == 0 || n == 0) return;
     float* g = run.at<float>(gate_rows_at);
     float* u = run.at<float>(up_rows_at);
     const Weight& wg = run.weight(gate);
@@ -76,14 +80,10 @@ class Mlp final : public Op {
     }
   }
 
-  void close(const Run& run, uint32_t thread, int64_t n) const {
-    const Rows h = {run.at<float>(gate_rows_at), stride, ff};
-    const Panels::Made made = hidden.run(run, thread, h, n);
+  void close(const Run& run, const Panels::Made& made, int64_t n, Range tiles) const {
     const Weight& w = run.weight(down);
     const Matrix matrix = w.matrix();
-    const Range tiles = split(tile_count(matrix.rows), thread, run.threads);
     const Range columns = columns_of(tiles, matrix.rows);
-    if (tiles.size() == 0 || n == 0) return;
     const Rows y = run.slot(out);
     run.matmul.matmul(matrix, made.of(matrix.type), n, y.data, y.stride, tiles.first, tiles.last);
     finish_columns(run, w, 0, {y.data, y.stride, n, columns.first, columns.last});
@@ -134,6 +134,8 @@ std::unique_ptr<Op> build_mlp(Builder& b) {
     return nullptr;
   if (b.has_weight(3) && !b.vector(op.weight[3], width, "branch gate")) return nullptr;
   if (b.has_input(1) && !b.input(1, out_width, mlp->rows_kind)) return nullptr;
+  mlp->open_claim = b.claim();
+  mlp->close_claim = b.claim();
   mlp->gate = op.weight[0];
   mlp->up = op.weight[1];
   mlp->down = op.weight[2];

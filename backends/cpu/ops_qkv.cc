@@ -142,6 +142,7 @@ bool HeadMaker::plan(Builder& b) {
   const CacheLayer layer = {p.kv_heads, p.key_dim, p.value_dim};
   if (keys && !b.cache_layer(p.cache, p.cache_layer, true, layer)) return false;
   in_.plan(b, op.in[0], weights_, has(PN_QKV_FUSED) ? 1 : 1 + keys + values, b.plan.tokens);
+  claim_ = b.claim();
   raw_ = b.work.take(static_cast<uint64_t>(b.plan.tokens * stride_) * sizeof(float));
   return true;
 }
@@ -152,14 +153,16 @@ void HeadMaker::multiply(const Run& run, uint32_t thread) const {
   int64_t total = 0, tiles[3] = {};
   for (uint32_t i = 0; i < parts; ++i)
     total += tiles[i] = tile_count(parts == 1 ? rows_[0] + rows_[1] + rows_[2] : rows_[i]);
-  // The tiles of q, k and v as one list, cut evenly.
-  const Range mine = split(total, thread, run.threads);
-  int64_t before = 0;
-  for (uint32_t i = 0; i < parts; before += tiles[i++]) {
-    const Range part = {std::max<int64_t>(mine.first - before, 0),
-                        std::min(mine.last - before, tiles[i])};
-    if (part.size() > 0 && run.tokens > 0) multiply_part(run, made, i, part);
-  }
+  if (run.tokens == 0) return;
+  // The tiles of q, k and v as one list.
+  share(run, thread, claim_, total, run.tokens, [&](Range mine) {
+    int64_t before = 0;
+    for (uint32_t i = 0; i < parts; before += tiles[i++]) {
+      const Range part = {std::max<int64_t>(mine.first - before, 0),
+                          std::min(mine.last - before, tiles[i])};
+      if (part.size() > 0) multiply_part(run, made, i, part);
+    }
+  });
 }
 
 void HeadMaker::multiply_part(const Run& run, const Panels::Made& made, uint32_t part,

@@ -90,6 +90,7 @@ struct Compiled {
   std::vector<int64_t> slot_stride;   // floats
   std::vector<Cache> caches;
   std::vector<pn_span> spans;
+  uint32_t claims = 0;          // counters that ops share work by
   uint64_t work_offset = 0;     // ops' own scratch, shared by all
   uint64_t sampler_offset = 0;  // in scratch: thread 0's room to sample in
   uint64_t scratch_bytes = 0;
@@ -125,6 +126,7 @@ struct Program {
   float* held_logits = nullptr;   // (held_max, vocab)
   HeldRow* held = nullptr;        // (held_max)
   uint32_t held_max = 0, held_count = 0;
+  std::atomic<uint32_t>* claims = nullptr;  // (code.claims)
   uint64_t step_bytes_max = 0;
 
   // The host's side, written at submit.

@@ -113,6 +113,8 @@ pn_status Program::run(Team& team, const Step& step, pn_error* err) {
   }
   run.token = tokens;
   run.scratch = scratch;
+  run.claims = claims;
+  for (uint32_t i = 0; i < code.claims; ++i) claims[i].store(0, std::memory_order_relaxed);
   run.work = scratch + code.work_offset;
   team.run(
       [](void* argument, uint32_t thread) {

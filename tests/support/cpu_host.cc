@@ -79,7 +79,7 @@ pn_status CpuHost::submit(const pn_command& command, const pn_step* step, std::s
   pn_status status = api_->queue_submit(queue_, &submit, &err);
   if (status == PN_OK) {
     ++value_;
-    status = api_->queue_wait({queue_, value_}, 60'000'000'000u, &err);
+    status = api_->queue_wait({queue_, value_}, 600'000'000'000u, &err);
     if (status != PN_OK) api_->queue_error(queue_, &err);
   }
   if (message != nullptr) *message = err.message;
