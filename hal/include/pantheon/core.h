@@ -69,14 +69,20 @@ typedef int32_t pn_status;    /* 0 ok; negative failed; positive not an error */
 #define PN_DEVICE_LOST   (-4) /* sticky for all in scope; destroy and close still work */
 #define PN_FAILED        (-5) /* the driver, a file, a compiler; native_code says more */
 
-enum { /* scope: who else is hit by an error */
-  PN_SCOPE_CALL, PN_SCOPE_PROGRAM, PN_SCOPE_QUEUE, PN_SCOPE_DEVICE, PN_SCOPE_RESET_DOMAIN,
-  PN_SCOPE_PLUGIN
-};
-enum { /* recovery: the smallest act after which work can go on */
-  PN_RECOVER_NONE, PN_RECOVER_RETRY_LATER, PN_RECOVER_REOPEN_DEVICE, PN_RECOVER_RESET_DOMAIN,
-  PN_RECOVER_RESTART_PROCESS, PN_RECOVER_OPERATOR
-};
+/* scope: who else is hit by an error */
+#define PN_SCOPE_CALL         0u
+#define PN_SCOPE_PROGRAM      1u
+#define PN_SCOPE_QUEUE        2u
+#define PN_SCOPE_DEVICE       3u
+#define PN_SCOPE_RESET_DOMAIN 4u
+#define PN_SCOPE_PLUGIN       5u
+/* recovery: the smallest act after which work can go on */
+#define PN_RECOVER_NONE            0u
+#define PN_RECOVER_RETRY_LATER     1u
+#define PN_RECOVER_REOPEN_DEVICE   2u
+#define PN_RECOVER_RESET_DOMAIN    3u
+#define PN_RECOVER_RESTART_PROCESS 4u
+#define PN_RECOVER_OPERATOR        5u
 
 typedef struct pn_error { /* caller-owned */
   uint32_t struct_size;

@@ -11,7 +11,10 @@
 extern "C" {
 #endif
 
-enum { PN_STATE_READY, PN_STATE_IN_USE, PN_STATE_LOST, PN_STATE_ABSENT }; /* no driver */
+#define PN_STATE_READY  0u
+#define PN_STATE_IN_USE 1u /* opened exclusively by another process; reason names it */
+#define PN_STATE_LOST   2u
+#define PN_STATE_ABSENT 3u /* seen on the bus, but no driver */
 #define PN_NONE 0xffffffffu
 typedef struct pn_device_info {
   uint32_t struct_size;

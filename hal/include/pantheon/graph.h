@@ -24,7 +24,8 @@ typedef struct pn_launch_info {
 } pn_launch_info; PN_PIN(pn_launch_info, 128);
 typedef struct pn_graph_api {
   uint32_t struct_size, reserved;
-  pn_status (*describe)(pn_program, uint32_t shape, pn_launch_info *, pn_error *);  /* [control] */
+  /* [control] Of a READY program. Fails: PN_INVALID for a shape that the plan has not. */
+  pn_status (*describe)(pn_program, uint32_t shape, pn_launch_info *, pn_error *);
 } pn_graph_api; PN_PIN(pn_graph_api, 16);
 
 #ifdef __cplusplus

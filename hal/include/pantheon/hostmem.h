@@ -23,7 +23,9 @@ typedef struct pn_import {
 typedef struct pn_hostmem_api {
   uint32_t struct_size;
   uint32_t alignment;      /* of address and bytes */
-  /* [control] Refusal is ordinary: the loader copies instead. Destroyed by buffer_destroy. */
+  /* [control] The range stays mapped until buffer_destroy. Refusal (PN_UNSUPPORTED,
+   * PN_OUT_OF_MEMORY) is ordinary: the loader copies instead. Cost: registers pages; seconds for
+   * many GiB. */
   pn_status (*import)(pn_device, const pn_import *, pn_buffer *out, pn_error *);
 } pn_hostmem_api; PN_PIN(pn_hostmem_api, 16);
 

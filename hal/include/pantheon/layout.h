@@ -16,7 +16,9 @@
 extern "C" {
 #endif
 
-enum { PN_LOSS_NONE, PN_LOSS_BOUNDED, PN_LOSS_LOSSY }; /* LOSSY: only when the profile allows it */
+#define PN_LOSS_NONE    0u
+#define PN_LOSS_BOUNDED 1u /* within nmse_bound */
+#define PN_LOSS_LOSSY   2u /* only when the profile allows it */
 typedef struct pn_layout_choice {
   uint32_t struct_size;
   uint32_t loss;
@@ -32,17 +34,22 @@ typedef struct pn_layout_choice {
 } pn_layout_choice; PN_PIN(pn_layout_choice, 152);
 typedef struct pn_layout_api {
   uint32_t struct_size, reserved;
-  /* Looks at role, source_type, shape. target: pn_device_info.layout_target, or one of targets().
-   * Best first. A layout does not depend on the heap: where a matrix lives changes no value. */
+  /* [pure] Looks at role, source_type, shape. target: pn_device_info.layout_target, or one of
+   * targets(). Best first. A layout does not depend on the heap: where a matrix lives changes no
+   * value. Fails: PN_UNSUPPORTED names the type or shape. Cost: microseconds. */
   pn_status (*rank)(const pn_weight *, uint64_t target, uint32_t *count, pn_layout_choice *,
                     pn_error *);
-  /* source: the whole tensor; out: the first byte of tile first. */
+  /* [pure] source: the whole tensor; out: the first byte of tile first. Tiles first .. first+count
+   * only are written. Fails: PN_INVALID past tile_count. Cost: about that of a copy; allocates
+   * nothing. */
   pn_status (*convert)(const pn_weight *, uint64_t target, uint64_t layout, const void *source,
                        void *out, uint64_t first, uint64_t count, pn_error *);
-  /* in: the first byte of tile first; out: F32, the source rows of those tiles. */
+  /* [pure] in: the first byte of tile first; out: F32, the source rows of those tiles. For tests
+   * and for conversion between plugins. */
   pn_status (*decode)(const pn_weight *, uint64_t target, uint64_t layout, const void *in,
                       float *out, uint64_t first, uint64_t count, pn_error *);
-  /* Chips that can be converted for with no card present; pair value is the target in decimal. */
+  /* [pure] Chips that can be converted for with no card present; pair value is the target in
+   * decimal. The texts live as long as the process. */
   pn_status (*targets)(uint32_t *count, pn_pair *, pn_error *);
 } pn_layout_api; PN_PIN(pn_layout_api, 40);
 

@@ -35,17 +35,23 @@ extern "C" {
 #define PN_OP_APPEND     38u /* in[0] keys, in[1] values into a paged cache */
 #define PN_OP_CONV       39u /* causal depthwise convolution with carried state; w: conv */
 
-enum {
-  PN_ACT_NONE, PN_ACT_SILU, PN_ACT_GELU_TANH, PN_ACT_SIGMOID, PN_ACT_SOFTPLUS, PN_ACT_TANH,
-  PN_ACT_SWIGLU_OAI
-}; /* SWIGLU_OAI: gate min(g,limit), up clamp(u,limit): g * sigmoid(alpha g) * (u + 1) */
+/* SWIGLU_OAI: gate min(g, limit), up clamp(u, limit): g * sigmoid(alpha g) * (u + 1) */
+#define PN_ACT_NONE       0u
+#define PN_ACT_SILU       1u
+#define PN_ACT_GELU_TANH  2u
+#define PN_ACT_SIGMOID    3u
+#define PN_ACT_SOFTPLUS   4u
+#define PN_ACT_TANH       5u
+#define PN_ACT_SWIGLU_OAI 6u
 
 /* A token of step.tokens outside [0, rows) is PN_INVALID. A fed -1 spoils its own lane only: every
  * row of that entry gives id -1. */
 typedef struct pn_op_embed { uint32_t struct_size; float scale; } pn_op_embed;
 PN_PIN(pn_op_embed, 8);
 
-enum { PN_NORM_RMS, PN_NORM_LAYER, PN_NORM_L2 }; /* L2: x / max(|x|, eps) */
+#define PN_NORM_RMS   0u
+#define PN_NORM_LAYER 1u
+#define PN_NORM_L2    2u /* x / max(|x|, eps) */
 typedef struct pn_op_norm {
   uint32_t struct_size;
   uint32_t kind;
@@ -59,7 +65,9 @@ typedef struct pn_op_linear {
   float    softcap;       /* c * tanh(y / c); 0 none */
 } pn_op_linear; PN_PIN(pn_op_linear, 16);
 
-enum { PN_ROPE_NONE, PN_ROPE_NORM, PN_ROPE_NEOX }; /* pairs (x[2i], x[2i+1]); (x[i], x[i+dims/2]) */
+#define PN_ROPE_NONE 0u
+#define PN_ROPE_NORM 1u /* pairs (x[2i], x[2i+1]) */
+#define PN_ROPE_NEOX 2u /* pairs (x[i], x[i + dims/2]) */
 /* Angle of pair i at position p is p * w[i], w from PN_ROLE_ROPE: base, linear, llama3, yarn,
  * longrope and proportional scaling are the models' arithmetic, done once on the host in f64. cos
  * and sin are multiplied by magnitude. Dims past rope_dims pass through. */
@@ -109,8 +117,9 @@ typedef struct pn_op_mlp { /* MLP and EXPERTS; g = sigmoid(w_g . x), 1 when weig
   float    scale;          /* of the branch, before the residual */
 } pn_op_mlp; PN_PIN(pn_op_mlp, 24);
 
-/* SOFTMAX over all, then top; SOFTMAX_SELECTED: top of the logits, softmax over them */
-enum { PN_GATE_SOFTMAX = 1, PN_GATE_SIGMOID = 2, PN_GATE_SOFTMAX_SELECTED = 3 };
+#define PN_GATE_SOFTMAX          1u /* softmax over all experts, then the top */
+#define PN_GATE_SIGMOID          2u
+#define PN_GATE_SOFTMAX_SELECTED 3u /* the top of the logits, then softmax over those */
 typedef struct pn_op_router { /* weights of the chosen: renormalised when asked, then times scale */
   uint32_t struct_size;
   uint32_t gating;
@@ -123,7 +132,8 @@ typedef struct pn_op_router { /* weights of the chosen: renormalised when asked,
 } pn_op_router; PN_PIN(pn_op_router, 32);
 
 /* k head of v head h: TILED h % Hk; GROUPED h / (Hv / Hk) */
-enum { PN_DELTA_HEADS_TILED, PN_DELTA_HEADS_GROUPED };
+#define PN_DELTA_HEADS_TILED   0u
+#define PN_DELTA_HEADS_GROUPED 1u
 /* in: u [T, 2 Hk dk + Hv dv], z [T, Hv dv], b [T, Hv], a [T, Hv]; out y [T, Hv dv].
  *   c = silu(conv(u)), split q|k|v; q, k L2-normalised a head;
  *   beta = sigmoid(b); g = A softplus(a + dt), A the weight as stored (negative)
@@ -148,7 +158,8 @@ typedef struct pn_op_emit { /* a row that asks for what is absent is PN_INVALID 
   uint32_t vocab;          /* ids at or past it are never drawn */
 } pn_op_emit; PN_PIN(pn_op_emit, 8);
 
-enum { PN_BINARY_ADD, PN_BINARY_MUL };
+#define PN_BINARY_ADD 0u
+#define PN_BINARY_MUL 1u
 typedef struct pn_op_elementwise { /* BINARY: scale * (a op b); UNARY, GLU: scaled activation */
   uint32_t struct_size;
   uint32_t kind;

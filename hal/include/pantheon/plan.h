@@ -12,7 +12,11 @@ extern "C" {
 #endif
 
 /* Element types carry GGUF's numbers (0 F32, 1 F16, 2 Q4_0 ... 42 Q2_0). */
-enum { PN_TYPE_F32 = 0, PN_TYPE_F16 = 1, PN_TYPE_Q8_0 = 8, PN_TYPE_I32 = 26, PN_TYPE_BF16 = 30 };
+#define PN_TYPE_F32   0u
+#define PN_TYPE_F16   1u
+#define PN_TYPE_Q8_0  8u
+#define PN_TYPE_I32  26u
+#define PN_TYPE_BF16 30u
 
 /* Roles say what the residence planner and the layouts may assume about a weight. */
 #define PN_ROLE_MATRIX     0u  /* {in, out}: y = W x */

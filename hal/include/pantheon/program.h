@@ -11,7 +11,11 @@
 extern "C" {
 #endif
 
-enum { PN_SPAN_UNSUPPORTED, PN_SPAN_OP, PN_SPAN_BLOCK, PN_SPAN_LAYER, PN_SPAN_MODEL };
+#define PN_SPAN_UNSUPPORTED 0u
+#define PN_SPAN_OP          1u
+#define PN_SPAN_BLOCK       2u
+#define PN_SPAN_LAYER       3u
+#define PN_SPAN_MODEL       4u
 #define PN_NUMERICS_BATCH_INVARIANT  1u /* a row's bits do not depend on the other rows */
 #define PN_NUMERICS_REPRODUCIBLE     2u /* nor on the run */
 #define PN_NUMERICS_CHUNK_INVARIANT  4u /* nor on how a prompt was cut */
@@ -65,7 +69,9 @@ typedef struct pn_binding { /* FROZEN */
 } pn_binding; PN_PIN(pn_binding, 40);
 
 /* One program serves every shape of its plan: decode and prefill share weights, caches, lanes. */
-enum { PN_PROGRAM_BUILDING, PN_PROGRAM_READY, PN_PROGRAM_FAILED };
+#define PN_PROGRAM_BUILDING 0u
+#define PN_PROGRAM_READY    1u
+#define PN_PROGRAM_FAILED   2u
 typedef struct pn_program_status {
   uint32_t struct_size;
   uint32_t state;

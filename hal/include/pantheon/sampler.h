@@ -11,8 +11,8 @@
 extern "C" {
 #endif
 
-#define PN_SAMPLES_GREEDY      1u
 /* What is asked for and not offered is PN_INVALID, never left out. */
+#define PN_SAMPLES_GREEDY      1u
 #define PN_SAMPLES_TEMPERATURE 2u /* with seed, top_k, top_p, min_p, as pn_lane defines them */
 #define PN_SAMPLES_PENALTIES   4u
 #define PN_SAMPLES_BIAS        8u
@@ -27,7 +27,8 @@ typedef struct pn_sampler_info {
 } pn_sampler_info; PN_PIN(pn_sampler_info, 16);
 typedef struct pn_sampler_api {
   uint32_t struct_size, reserved;
-  pn_status (*describe)(pn_device, pn_sampler_info *, pn_error *); /* [load] */
+  /* [load] Fixed while the device is open. */
+  pn_status (*describe)(pn_device, pn_sampler_info *, pn_error *);
 } pn_sampler_api; PN_PIN(pn_sampler_api, 16);
 
 #ifdef __cplusplus

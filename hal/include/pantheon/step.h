@@ -78,7 +78,10 @@ typedef struct pn_lane {
 #define PN_ROW_LOGITS  4u  /* F32 [vocab], raw */
 #define PN_ROW_HIDDEN  8u  /* F32 [width of EMIT's second input] */
 /* BITS: a bit an id, least significant first, whole uint32, 1 allows; ALLOW, DENY: int32 ids */
-enum { PN_MASK_NONE, PN_MASK_BITS, PN_MASK_ALLOW, PN_MASK_DENY };
+#define PN_MASK_NONE  0u
+#define PN_MASK_BITS  1u
+#define PN_MASK_ALLOW 2u
+#define PN_MASK_DENY  3u
 
 /* target receives, in this order and as asked for: pn_result, top * pn_candidate, logits, hidden;
  * it lies in a RESULTS heap and may be read once the submit's value is complete. */

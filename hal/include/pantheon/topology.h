@@ -26,11 +26,13 @@ typedef struct pn_edge {
 } pn_edge; PN_PIN(pn_edge, 48);
 typedef struct pn_topology_api {
   uint32_t struct_size, reserved;
-  pn_status (*edges)(uint32_t *count, pn_edge *, pn_error *); /* [load] */
+  /* [load] Fixed for the life of the process. */
+  pn_status (*edges)(uint32_t *count, pn_edge *, pn_error *);
 } pn_topology_api; PN_PIN(pn_topology_api, 16);
 typedef struct pn_peer_api {
   uint32_t struct_size, reserved;
-  /* [control] device_bytes: what the mapping takes of each die. Undone by closing either device. */
+  /* [control] device_bytes: what the mapping takes of each die. Undone by closing either device.
+   * Fails: PN_UNSUPPORTED when the driver refuses the pair. */
   pn_status (*connect)(pn_device from, pn_device to, uint64_t *device_bytes, pn_error *);
 } pn_peer_api; PN_PIN(pn_peer_api, 16);
 
