@@ -9,6 +9,14 @@
 
 #include <cstdint>
 #include <string>
+
+// tl::expected 1.0 may be ignored in silence. Declared first with the attribute, it may not:
+// g++ and clang keep it for the definition (tests/negative).
+namespace tl {
+template <class T, class E>
+class [[nodiscard]] expected;
+}
+
 #include <tl/expected.hpp>
 #include <utility>
 
