@@ -21,6 +21,7 @@ namespace {
 struct Registry {
   std::mutex mutex;
   std::map<std::pair<dev_t, ino_t>, std::shared_ptr<Plugin>> loaded;
+  std::vector<std::unique_ptr<boost::dll::shared_library>> libraries;  // closing would unmap them
 };
 
 // Never destroyed: libraries stay mapped until the process ends, and so does this.
@@ -35,10 +36,14 @@ void at_exit() {
 }
 
 // dlopen with the rules of the contract: absolute path, all symbols now, none shared, never closed.
+// The registry is locked.
 Result<pn_entry_fn> open_library(const std::string& path) {
   try {
-    auto* library = new boost::dll::shared_library(
-        path, boost::dll::load_mode::rtld_now | boost::dll::load_mode::rtld_local);
+    namespace mode = boost::dll::load_mode;
+    auto opened =
+        std::make_unique<boost::dll::shared_library>(path, mode::rtld_now | mode::rtld_local);
+    boost::dll::shared_library* library = opened.get();
+    registry().libraries.push_back(std::move(opened));
     if (!library->has(PN_PLUGIN_ENTRY_1)) {
       return fail(Code::invalid, path + ": expected the symbol " PN_PLUGIN_ENTRY_1
                                         ", found none: link it with the map of the plugin kit");

@@ -59,11 +59,20 @@ Result<void> check_one(const std::string& path, Use use) {
     return fail(Code::invalid,
                 path + ": others may write to it" + found + ": chmod o-w '" + path + "'");
   }
-  if ((st.st_mode & S_IWGRP) != 0 && !sticky && !group_is_private(st.st_gid, st.st_uid)) {
+  const bool by_root = use == Use::above && st.st_uid == 0;  // /usr/local of older Debians: staff
+  if ((st.st_mode & S_IWGRP) != 0 && !sticky && !by_root &&
+      !group_is_private(st.st_gid, st.st_uid)) {
     return fail(Code::invalid,
                 path + ": its group may write to it" + found + ": chmod g-w '" + path + "'");
   }
   return {};
+}
+
+// "/" always is.
+bool is_above_executable(const std::string& folder) {
+  std::unique_ptr<char, void (*)(void*)> exe(::realpath("/proc/self/exe", nullptr), std::free);
+  if (exe == nullptr || folder == "/") return folder == "/";
+  return std::string(exe.get()).compare(0, folder.size() + 1, folder + "/") == 0;
 }
 
 Result<void> check_chain(const std::string& path, Use use) {
@@ -73,13 +82,13 @@ Result<void> check_chain(const std::string& path, Use use) {
                 path + ": " + std::strerror(errno));
   }
   std::string at = real.get();
-  while (true) {
+  do {
     PN_TRY(check_one(at, use));
-    if (at == "/") return {};
     const size_t slash = at.rfind('/');
     at.resize(slash == 0 ? 1 : slash);
     use = Use::above;
-  }
+  } while (!is_above_executable(at));
+  return {};
 }
 
 }  // namespace

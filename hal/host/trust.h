@@ -3,9 +3,10 @@
 // May others write to this file or folder? A plugin runs with all our rights, so a place where
 // somebody else can put or replace one is refused.
 //
-// Trusted owners: root, the user who runs this, and the owner of the executable (who could replace
-// the executable itself). A folder that its group may write to is trusted only when that group is
-// the user's own private one, Debian's default.
+// Looked at are the file or folder and all above it, up to the first that also stands above the
+// executable: who can write there could replace the executable itself. Trusted owners: root, the
+// user who runs this, the owner of the executable. A group may write only when it is the owner's
+// private one (Debian's default for users), or root opened a folder further up to it.
 #pragma once
 
 #include <string>

@@ -65,6 +65,7 @@ TEST_CASE("each hostile plugin is refused with its own reason") {
       {"no_note", "not a plugin of pantheon"},
       {"null_slot", "required function device_open is null"},
       {"short_table", "expected a table of at least 168 bytes, found 64"},
+      {"unresolved", "undefined symbol: a_symbol_that_nobody_has"},
       {"wrong_abi", "needs HAL 0.9 to 0.12, this pantheon offers HAL 0."},
       {"wrong_kind", "found kind loader"},
       {"wrong_sanitizer", "built with sanitizer memory"},
@@ -81,6 +82,22 @@ TEST_CASE("each hostile plugin is refused with its own reason") {
     auto loaded = pn::hal::Plugin::load({hostile(kind), {}, search});
     CHECK_FALSE(loaded);
   }
+}
+
+TEST_CASE("without a probe the loader itself says what is missing") {
+  TempDir cache;
+  Search search = private_search(cache);
+  search.probe = false;
+  auto loaded = pn::hal::Plugin::load({hostile("unresolved"), {}, search});
+  REQUIRE_FALSE(loaded);
+  CHECK(has(loaded.error().message, "undefined symbol: a_symbol_that_nobody_has"));
+  CHECK(has(loaded.error().message, hostile("unresolved")));
+  loaded = pn::hal::Plugin::load({hostile("no_entry"), {}, search});
+  REQUIRE_FALSE(loaded);
+  CHECK(has(loaded.error().message, "expected the symbol pantheon_plugin_entry_1"));
+  loaded = pn::hal::Plugin::load({hostile("null_slot"), {}, search});
+  REQUIRE_FALSE(loaded);
+  CHECK(has(loaded.error().message, "device_open is null"));
 }
 
 TEST_CASE("a pass is remembered, a crash too; a refusal by the entry is asked again") {
@@ -188,7 +205,13 @@ TEST_CASE("a folder or file that others may write to is refused") {
   CHECK(has(none.error().message, "others may write"));
   CHECK(has(pn::hal::examine(file, search).reason, "others may write"));
 
-  ::chmod(open.c_str(), 01777);  // sticky: others may still add files to a searched folder
+  // A folder above counts as well, unless it is sticky.
+  const std::string inner = open + "/inner";
+  ::mkdir(inner.c_str(), 0700);
+  CHECK_FALSE(pn::hal::check_folder(inner));
+  ::chmod(open.c_str(), 01777);
+  CHECK(pn::hal::check_folder(inner));
+  // Sticky, and searched itself: others could still add files to it.
   CHECK_FALSE(pn::hal::check_folder(open));
   CHECK(pn::hal::check_file(file));
   ::chmod(file.c_str(), 0666);
