@@ -109,6 +109,10 @@ pn_status device_open(uint32_t index, pn_device* out, pn_error* err) {
     const uint64_t id = all.dies.add(std::move(die));
     if (id == 0) return fail(err, PN_OUT_OF_MEMORY, "too many dies are open");
     raw->handle.id = out->id = id;
+    const bool reference = all.options.numerics == Numerics::reference;
+    log_line(PN_LOG_INFO, "cpu die %u: %s, %u threads, NUMA node %d, cap %llu MiB (0 none)", index,
+             reference ? "reference numerics" : isa_name(all.options.isa), raw->threads,
+             raw->node.id, static_cast<unsigned long long>(raw->cap_bytes >> 20));
     return PN_OK;
   });
 }

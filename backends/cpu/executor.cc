@@ -72,10 +72,14 @@ bool Executor::attach(Queue* queue) {
 }
 
 void Executor::detach(Queue* queue) {
-  const uint32_t seen = queue->retired.read();
   queue->closing.store(true, std::memory_order_release);
   work_.bump();
-  queue->retired.await(seen, 0);
+  for (auto& slot : queues_) {
+    // The leader clears the slot last, and then does not touch the queue again.
+    for (uint32_t seen = retired_.read(); slot.load(std::memory_order_acquire) == queue;
+         seen = retired_.read())
+      retired_.await(seen, 0);
+  }
 }
 
 void* Executor::leader_main(void* self) {
@@ -97,7 +101,7 @@ void Executor::lead() {
       if (queue == nullptr) continue;
       if (queue->closing.load(std::memory_order_acquire)) {
         slot.store(nullptr, std::memory_order_release);
-        queue->retired.bump();
+        retired_.bump();
         continue;
       }
       const Served served = serve(queue);

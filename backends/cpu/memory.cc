@@ -22,7 +22,8 @@ constexpr uint64_t kPage = 4096;
 
 uint64_t round_up(uint64_t value, uint64_t to) { return (value + to - 1) / to * to; }
 
-uint64_t granule_of(uint64_t bytes) { return bytes >= kHugePage ? kHugePage : kPage; }
+// Where a mapping starts; its length is whole small pages, which is what the heap counts.
+uint64_t alignment_of(uint64_t bytes) { return bytes >= kHugePage ? kHugePage : kPage; }
 
 // Keeps the pages of a die near its cores where the machine has several nodes.
 void prefer_node(std::byte* at, uint64_t bytes, int32_t node) {
@@ -116,16 +117,15 @@ Buffer::~Buffer() {
 }
 
 std::byte* map_pages(uint64_t bytes) {
-  const uint64_t granule = granule_of(bytes);
-  const uint64_t size = round_up(bytes, granule);
-  const uint64_t slack = granule == kPage ? 0 : granule;
+  const uint64_t size = round_up(bytes, kPage), alignment = alignment_of(bytes);
+  const uint64_t slack = alignment == kPage ? 0 : alignment;
   void* raw = mmap(nullptr, size + slack, PROT_READ | PROT_WRITE,
                    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (raw == MAP_FAILED) return nullptr;
   auto* at = static_cast<std::byte*>(raw);
   if (slack != 0) {
-    const uint64_t head =
-        round_up(reinterpret_cast<uintptr_t>(at), granule) - reinterpret_cast<uintptr_t>(at);
+    const auto start = reinterpret_cast<uintptr_t>(at);
+    const uint64_t head = round_up(start, alignment) - start;
     if (head != 0) munmap(at, head);
     if (slack != head) munmap(at + head + size, slack - head);
     at += head;
@@ -135,7 +135,7 @@ std::byte* map_pages(uint64_t bytes) {
 }
 
 void unmap_pages(std::byte* at, uint64_t bytes) {
-  if (at != nullptr) munmap(at, round_up(bytes, granule_of(bytes)));
+  if (at != nullptr) munmap(at, round_up(bytes, kPage));
 }
 
 pn_status heaps(pn_device device, uint32_t* count, pn_heap_info* infos, pn_error* err) {
@@ -189,7 +189,7 @@ pn_status buffer_create(pn_device device, uint32_t heap, uint64_t bytes, pn_buff
       return fail(err, PN_INVALID, "heap %u of cpu die %u: it has heaps 0 to %u", heap, die->index,
                   kHeapCount - 1);
     if (bytes == 0) return fail(err, PN_INVALID, "buffer_create: 0 bytes were asked for");
-    const uint64_t size = bytes > UINT64_MAX / 2 ? bytes : round_up(bytes, granule_of(bytes));
+    const uint64_t size = bytes > UINT64_MAX / 2 ? bytes : round_up(bytes, kPage);
     auto& used = die->use.bytes[heap];
     const uint64_t before = used.load(std::memory_order_relaxed);
     if (heap == kHeapDevice && die->cap_bytes != 0 &&

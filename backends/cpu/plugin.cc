@@ -67,16 +67,17 @@ extern "C" __attribute__((visibility("default"))) pn_status pantheon_plugin_entr
   using namespace pn::cpu;
   return guarded(err, [&]() -> pn_status {
     if (host == nullptr || out == nullptr) return fail(err, PN_INVALID, "entry: NULL argument");
-    if (host->struct_size < sizeof(pn_host))
-      return fail(err, PN_UNSUPPORTED, "the host's pn_host has %u bytes; %zu are needed",
-                  host->struct_size, sizeof(pn_host));
+    pn_host known = {};
+    if (!pn_read(&known, sizeof(known), host, sizeof(known)))
+      return fail(err, PN_UNSUPPORTED, "pn_host of %u bytes says something this plugin cannot read",
+                  host->struct_size);
     // While the major is 0, host and plugin must agree on the minor.
-    if (host->abi_minor != PN_ABI_MINOR)
+    if (known.abi_minor != PN_ABI_MINOR)
       return fail(err, PN_UNSUPPORTED, "the host speaks HAL 0.%u, this cpu plugin 0.%u",
-                  host->abi_minor, unsigned{PN_ABI_MINOR});
+                  known.abi_minor, unsigned{PN_ABI_MINOR});
     if (state() != nullptr) return fail(err, PN_INVALID, "the cpu plugin is loaded already");
-    if (!start_state(host, err)) return PN_INVALID;
-    *out = &kTable;
-    return PN_OK;
+    const pn_status status = start_state(known, err);
+    if (status == PN_OK) *out = &kTable;
+    return status;
   });
 }

@@ -140,7 +140,7 @@ struct Program {
  private:
   void edit(const Step& step);
   pn_status admit(const Step& step, pn_error* err);
-  pn_status settle(const Step& step, pn_error* err);
+  void settle(const Step& step);
   void keep_id(const pn_row& row, uint32_t lane, const std::byte* target);
   pn_status check_pages(const pn_entry& entry, pn_error* err) const;
 };

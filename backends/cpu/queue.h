@@ -56,7 +56,6 @@ struct Queue {
   std::byte* arenas = nullptr;     // (depth) of kSubmitBytesMax, touched as used
   Executor* executor = nullptr;
   std::atomic<bool> closing{false};
-  Signal retired;       // bumped when the executor has let go of it
   Signal done;          // bumped at each completion and failure
   pn_error error = {};  // set before state leaves OK
 
@@ -90,6 +89,7 @@ class Executor {
 
   Team team_;
   Signal work_;
+  Signal retired_;  // bumped when a closing queue has been let go of
   std::atomic<bool> stopping_{false};
   std::atomic<Queue*> queues_[kQueuesPerDie] = {};
   pthread_t leader_ = {};

@@ -122,7 +122,8 @@ pn_status Program::run(Team& team, const Step& step, pn_error* err) {
         for (const auto& op : shared.program.code.ops) op->run(shared, thread);
       },
       &run);
-  return settle(step, err);
+  settle(step);
+  return PN_OK;
 }
 
 // Rows in order: two that write one id slot leave the later one's id, whichever thread drew it.
@@ -133,24 +134,20 @@ void Program::keep_id(const pn_row& row, uint32_t lane, const std::byte* target)
   ids[uint64_t{lane} * plan.ids_depth + row.id_slot] = result.id;
 }
 
-pn_status Program::settle(const Step& step, pn_error* err) {
+void Program::settle(const Step& step) {
   for (uint32_t r = 0; r < step.row_count; ++r) {
     const pn_row& row = step.rows[r];
     if ((row.flags & PN_ROW_HOLD) == 0) {
       keep_id(row, step.entries[row.entry].lane, step.targets[r]);
       continue;
     }
-    if (held_count == held_max)
-      return fail(err, PN_INVALID, "%u rows are held already; lanes times ids_depth is the most",
-                  held_max);
     const pn_entry& entry = step.entries[row.entry];
     held[held_count] = {row.entry, row.token, entry.lane, entry.position + row.token,
                         spoiled[row.entry] != 0};
     memcpy(held_logits + uint64_t{held_count} * code.vocab, slots[code.logits].row(r),
            code.vocab * sizeof(float));
-    ++held_count;
+    ++held_count;  // no more than held_max: checked at submit
   }
-  return PN_OK;
 }
 
 pn_status Program::sample(Team&, const Step& step, pn_error* err) {

@@ -5,6 +5,10 @@
 
 #include <time.h>
 
+#include <algorithm>
+#include <cstdarg>
+#include <cstdio>
+
 #include "backends/cpu/error.h"
 
 namespace pn::cpu {
@@ -16,14 +20,15 @@ State* g_state = nullptr;
 
 State* state() { return g_state; }
 
-bool start_state(const pn_host* host, pn_error* err) {
+pn_status start_state(const pn_host& host, pn_error* err) {
   auto made = std::make_unique<State>();
   made->host = host;
-  if (parse_options(host->config, host->config_count, &made->options, err) != PN_OK) return false;
+  const pn_status status = parse_options(host.config, host.config_count, &made->options, err);
+  if (status != PN_OK) return status;
   made->machine = read_machine();
   made->specs = plan_dies(made->machine, made->options);
   g_state = made.release();
-  return true;
+  return PN_OK;
 }
 
 void stop_state() {
@@ -50,10 +55,23 @@ const VectorKernels& State::vectors() const {
 
 uint64_t now_ns() {
   const State* all = state();
-  if (all != nullptr && all->host->now_ns != nullptr) return all->host->now_ns(all->host->self);
+  if (all != nullptr && all->host.now_ns != nullptr) return all->host.now_ns(all->host.self);
   timespec now = {};
   clock_gettime(CLOCK_MONOTONIC, &now);
   return static_cast<uint64_t>(now.tv_sec) * 1'000'000'000u + static_cast<uint64_t>(now.tv_nsec);
+}
+
+void log_line(uint32_t level, const char* format, ...) {
+  const State* all = state();
+  if (all == nullptr || all->host.log == nullptr) return;
+  char text[256];
+  va_list args;
+  va_start(args, format);
+  const int length = vsnprintf(text, sizeof(text), format, args);
+  va_end(args);
+  if (length > 0)
+    all->host.log(all->host.self, level, text,
+                  std::min<uint64_t>(static_cast<uint64_t>(length), sizeof(text) - 1));
 }
 
 }  // namespace pn::cpu

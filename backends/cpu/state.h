@@ -19,7 +19,7 @@
 namespace pn::cpu {
 
 struct State {
-  const pn_host* host = nullptr;
+  pn_host host = {};  // as of today, absent fields zero
   Options options;
   Machine machine;
   std::vector<DieSpec> specs;  // one a die, in devices() order
@@ -35,8 +35,10 @@ struct State {
 };
 
 State* state();
-bool start_state(const pn_host* host, pn_error* err);  // false: err says why
+pn_status start_state(const pn_host& host, pn_error* err);
 void stop_state();
 uint64_t now_ns();
+// One line to the host's log.
+__attribute__((format(printf, 2, 3))) void log_line(uint32_t level, const char* format, ...);
 
 }  // namespace pn::cpu

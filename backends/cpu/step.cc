@@ -205,8 +205,12 @@ class Resolver {
   }
 
   pn_status rows(bool held) {
+    uint32_t holds = 0;
     for (uint32_t i = 0; i < step_.row_count; ++i) {
       const pn_row& row = out_->rows[i];
+      if ((row.flags & PN_ROW_HOLD) != 0 && ++holds > program_.held_max)
+        return fail(err_, PN_INVALID, "row %u: %u rows can be held, lanes times ids_depth", i,
+                    program_.held_max);
       if (!held && (row.entry >= step_.entry_count || row.token >= out_->entries[row.entry].count))
         return fail(err_, PN_INVALID, "row %u: token %u of entry %u, of %u entries", i, row.token,
                     row.entry, step_.entry_count);

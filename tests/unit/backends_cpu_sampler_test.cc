@@ -377,3 +377,21 @@ TEST_CASE("cpu sampler: a fed -1 spoils the row also where another die embeds") 
   CHECK(s.program->ids()[1] == -1);
   CHECK(s.result(1).id >= 0);
 }
+
+TEST_CASE("cpu sampler: more rows than can be held are refused at submit") {
+  CpuHost host(HostOptions{{"threads", "1"}});
+  PlanBuilder plan;
+  plan.shapes = {{2, 1, 2, 16}};
+  const uint16_t logits = plan.slot(8, PN_SLOT_INPUT, PN_ROWS_OUT);
+  plan.op(PN_OP_EMIT, pn_op_emit{0, 8}).in[0] = logits;
+  CpuProgram program(host, plan);
+  Steps steps;
+  steps.entry(0, 0, {1, 2});
+  for (uint32_t r : {0u, 1u})
+    steps.row(0, r, PN_ROW_SAMPLE | PN_ROW_HOLD, program.results().slice(r * 64, 64)).id_slot = 0;
+  std::string message;
+  CHECK(program.run(steps.view(), 0, &message) == PN_INVALID);
+  CHECK(message.find("row 1: 1 rows can be held") != std::string::npos);
+  steps.rows.pop_back();
+  CHECK(program.run(steps.view(), 0, &message) == PN_OK);
+}
