@@ -102,7 +102,7 @@ Result<void> use_installed(Host& host) {
       host.notes.push_back(fmt::format("{}: refused: {}", c.path, c.reason));
       continue;
     }
-    if (c.note && c.note->kind != "hal")
+    if (c.note && c.note->only_when_named)
       continue;  // plugins that teach and test are used when named
     auto plugin = load(host.profile, c.path);
     if (!plugin) {
