@@ -57,7 +57,8 @@ struct MatmulKernels {
   // Prepares tokens [first, last) of the source into the panel (64-byte aligned, panel_bytes long).
   void (*prepare)(uint32_t type, const PanelSource& source, std::byte* panel, int64_t first,
                   int64_t last);
-  // y[t][16*tile + r] for tiles [first, last) and all `tokens` of the panel; y (tokens, rows), rows
+  // y[t][16*tile + r] for tiles [first, last) and all `tokens` of the panel, which are those of the
+  // source that it was prepared from (a token's place depends on it); y (tokens, rows), rows
   // `y_stride` floats apart. Rows past w.rows are not written. F32 accumulate.
   void (*matmul)(const Matrix& w, const std::byte* panel, int64_t tokens, float* y,
                  int64_t y_stride, int64_t first, int64_t last);
