@@ -10,6 +10,7 @@ import argparse
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import time
@@ -19,7 +20,8 @@ DOCTEST = re.compile(r"test cases:\s*(\d+)\s*\|\s*(\d+) passed\s*\|\s*(\d+) fail
 PYTEST = re.compile(r"^CASES: (\d+) passed, (\d+) failed$", re.M)
 SKIP = re.compile(r"^\s*SKIP: (.*)$", re.M)
 STRICT = ["-Dwerror=true"]
-# Line tables only and -O1: half the build time of -O2 -g, and reports still name lines.
+# Line tables only, -O1 and clang: one file took 1.7 s of processor time, 6.5 s with g++ 12, and
+# reports still name lines. It is also the build that holds clang to no warnings.
 SANITIZED = STRICT + ["-Doptimization=1", "-Db_lundef=false",
                       "-Dcpp_args=-g1 -fno-omit-frame-pointer",
                       "-Dc_args=-g1 -fno-omit-frame-pointer"]
@@ -31,6 +33,7 @@ class Suite:
     """One build folder with its options, its meson suites, and the minutes it may take."""
 
     def __init__(self, name, folder, minutes, options=(), suites=(), env=None, targets=()):
+        self.clang = "-Db_sanitize" in " ".join(options)
         self.name, self.folder, self.minutes = name, folder, minutes
         self.options, self.suites, self.env = list(options), list(suites), env or {}
         self.targets = list(targets)  # none: everything
@@ -57,17 +60,20 @@ def run(command, env=None, quiet=False):
                           stdout=subprocess.DEVNULL if quiet else None).returncode
 
 
-def compilers():
-    if "CC" in os.environ or "CXX" in os.environ or run(["which", "ccache"], quiet=True) != 0:
+def compilers(suite):
+    """The suite's compilers, through ccache where it is installed."""
+    if "CC" in os.environ or "CXX" in os.environ:
         return {}
-    return {"CC": "ccache gcc", "CXX": "ccache g++", "CCACHE_NOHASHDIR": "1"}
+    cc, cxx = ("clang", "clang++") if suite.clang else ("gcc", "g++")
+    cache = "ccache " if shutil.which("ccache") else ""
+    return {"CC": cache + cc, "CXX": cache + cxx, "CCACHE_NOHASHDIR": "1"}
 
 
 def prepare(suite):
     if not os.path.exists(os.path.join(ROOT, suite.folder, "build.ninja")):
-        if run(["meson", "setup", suite.folder, *suite.options], compilers(), quiet=True) != 0:
+        if run(["meson", "setup", suite.folder, *suite.options], compilers(suite), quiet=True) != 0:
             return False
-    return run(["ninja", "-C", suite.folder, *suite.targets], compilers(), quiet=True) == 0
+    return run(["ninja", "-C", suite.folder, *suite.targets], compilers(suite), quiet=True) == 0
 
 
 class Counts:
