@@ -75,18 +75,28 @@ Json chat_logprobs(const AnswerHead& head, const std::vector<engine::TokenInfo>&
   return {{"content", std::move(content)}, {"refusal", nullptr}};
 }
 
+// Beside OpenAI's three lists, the ids: names of tokens that are parts of characters do not tell them
+// apart.
 Json text_logprobs(const AnswerHead& head, const std::vector<engine::TokenInfo>& tokens) {
   Json names = Json::array(), logprobs = Json::array(), tops = Json::array();
+  Json ids = Json::array(), top_ids = Json::array();
   for (const engine::TokenInfo& t : tokens) {
     names.push_back(t.bytes);
     logprobs.push_back(t.logprob);
-    Json top = Json::object();
-    for (const auto& [id, logprob] : t.top) top[head.token_bytes(id)] = logprob;
+    ids.push_back(t.id);
+    Json top = Json::object(), top_by_id = Json::object();
+    for (const auto& [id, logprob] : t.top) {
+      top[head.token_bytes(id)] = logprob;
+      top_by_id[std::to_string(id)] = logprob;
+    }
     tops.push_back(std::move(top));
+    top_ids.push_back(std::move(top_by_id));
   }
   return {{"tokens", std::move(names)},
           {"token_logprobs", std::move(logprobs)},
-          {"top_logprobs", std::move(tops)}};
+          {"top_logprobs", std::move(tops)},
+          {"token_ids", std::move(ids)},
+          {"top_ids", std::move(top_ids)}};
 }
 
 Json logprobs_json(const AnswerHead& head, const std::vector<engine::TokenInfo>& tokens,

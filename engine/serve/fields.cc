@@ -18,9 +18,28 @@ std::string kind(const Json& value) {
   return value.is_boolean() ? "a boolean" : "null";
 }
 
+// No request has a reason to nest deeper, and copies and texts of JSON recurse.
+constexpr int kDepthMax = 64;
+
+bool too_deep(const std::string& body) {
+  int depth = 0;
+  bool quoted = false;
+  for (size_t i = 0; i < body.size(); ++i) {
+    const char c = body[i];
+    if (quoted && c == '\\') ++i;
+    if (c == '"') quoted = !quoted;
+    if (quoted) continue;
+    if ((c == '[' || c == '{') && ++depth > kDepthMax) return true;
+    if (c == ']' || c == '}') --depth;
+  }
+  return false;
+}
+
 }  // namespace
 
 Result<Json> parse_json(const std::string& body) {
+  if (too_deep(body))
+    return fail(Code::invalid, fmt::format("the body nests deeper than {} levels", kDepthMax));
   try {
     return Json::parse(body);
   } catch (const Json::parse_error& e) {
