@@ -72,15 +72,16 @@ Result<void> wait_models(engine::Service& service) {
   for (;;) {
     bool loading = false;
     uint64_t done = 0, total = 0;
-    std::string failed;
+    std::optional<engine::ModelStatus> failed;
     for (const engine::ModelStatus& m : service.models()) {
       loading = loading || m.state == engine::ModelState::loading;
       done += m.bytes_done;
       total += m.bytes_total;
-      if (m.state == engine::ModelState::failed && failed.empty()) failed = m.error;
+      if (m.state == engine::ModelState::failed && !failed) failed = m;
     }
     progress.update(done, total);
-    if (!loading && !failed.empty()) return fail(Code::unsupported, failed);
+    if (!loading && failed)
+      return fail(failed->no_memory ? Code::out_of_memory : Code::unsupported, failed->error);
     if (!loading) return {};
     if (interrupted()) return fail(Code::cancelled, "interrupted while loading");
     service.wait_loaded(50'000'000);

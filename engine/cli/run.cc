@@ -75,6 +75,11 @@ Result<std::string> answer(const Session& s, std::vector<int32_t> prompt) {
 }
 
 Result<std::vector<int32_t>> prompt_ids(const Session& s, const nlohmann::ordered_json& messages) {
+  if (!s.model.chat_error.empty())
+    return fail(Code::unsupported,
+                fmt::format("{} cannot chat, its template does not parse: {}; --raw -p TEXT "
+                            "continues a text without it",
+                            s.model.file, s.model.chat_error));
   return engine::chat_prompt(*s.service.chat_template(s.model.name),
                              *s.service.tokenizer(s.model.name),
                              {messages, std::nullopt, nlohmann::ordered_json::object()});
@@ -162,8 +167,7 @@ int run_command(const Args& args) {
   auto service = start_models(one, *host, *models);
   if (!service) return report(service.error());
   if (args.verbose) print_err(host->choice);
-  if (auto loaded = wait_models(**service); !loaded)
-    return interrupted() ? kInterrupted : (report(loaded.error()), kModel);
+  if (auto loaded = wait_models(**service); !loaded) return report(loaded.error());
   const Session session{args, **service, (*service)->models().front()};
   return args.prompt ? answer_once(session) : chat(session);
 }

@@ -43,7 +43,7 @@ int serve_command(const Args& args) {
   options.http.port = host->profile.server.port;
   options.log = [json = args.log_json](const std::string& line) { log_line(json, "info", line); };
   std::thread loader;
-  bool all_failed = false;
+  bool all_failed = false, no_memory = false;
   // Loading goes on behind the open port; its end is one line a model. Nothing to serve ends it.
   options.listening = [&](const std::string& url, std::function<void()> stop) {
     log_line(args.log_json, "info", fmt::format("listening on {}", url));
@@ -53,6 +53,7 @@ int serve_command(const Args& args) {
       for (const engine::ModelStatus& m : (*service)->models()) {
         say_model(args.log_json, m);
         all_failed = all_failed && m.state == engine::ModelState::failed;
+        no_memory = no_memory || m.no_memory;
       }
       if (all_failed) stop();
     });
@@ -61,7 +62,8 @@ int serve_command(const Args& args) {
   if (!served) report(served.error());
   if (loader.joinable()) loader.join();
   if (!served) return served.error().param == "port" ? kPort : kFailed;
-  return all_failed ? kModel : kOk;
+  if (!all_failed) return kOk;
+  return no_memory ? kMemory : kModel;
 }
 
 }  // namespace pn::cli

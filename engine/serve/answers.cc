@@ -75,8 +75,8 @@ Json chat_logprobs(const AnswerHead& head, const std::vector<engine::TokenInfo>&
   return {{"content", std::move(content)}, {"refusal", nullptr}};
 }
 
-// Beside OpenAI's three lists, the ids: names of tokens that are parts of characters do not tell them
-// apart.
+// Beside OpenAI's three lists, the ids: names of tokens that are parts of characters do not tell
+// them apart.
 Json text_logprobs(const AnswerHead& head, const std::vector<engine::TokenInfo>& tokens) {
   Json names = Json::array(), logprobs = Json::array(), tops = Json::array();
   Json ids = Json::array(), top_ids = Json::array();

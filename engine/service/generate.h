@@ -100,8 +100,9 @@ struct ModelStatus {
   ModelState state = ModelState::loading;
   uint64_t bytes_done = 0;  // of the load
   uint64_t bytes_total = 0;
-  std::string error;   // with ModelState::failed
-  std::string plugin;  // name in its ELF note
+  std::string error;       // with ModelState::failed
+  bool no_memory = false;  // it failed because it does not fit
+  std::string plugin;      // name in its ELF note
   std::string die;
   uint32_t context = 0;  // tokens a request may hold, prompt and answer
   uint32_t context_trained = 0;

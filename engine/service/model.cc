@@ -94,7 +94,10 @@ ModelStatus Model::status() const {
   status.state = state_;
   status.bytes_done = progress_.done.load();
   status.bytes_total = progress_.total.load();
-  if (error_) status.error = error_->message;
+  if (error_) {
+    status.error = error_->message;
+    status.no_memory = error_->code == Code::out_of_memory;
+  }
   if (state_ != ModelState::ready) return status;
   const Runner::Counts& counts = runner_->counts;
   status.running = counts.running.load(std::memory_order_relaxed);
