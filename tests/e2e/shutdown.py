@@ -18,12 +18,17 @@ def start_stream(server, tokens):
 
 
 def refused(server):
-    """A new request during the drain: 503, or no connection."""
-    try:
-        answer = server.post(TEXT, {"prompt": "x", "max_tokens": 1})
-    except ConnectionError:
-        return
-    answer.error(503)
+    """New requests are soon refused: 503, or no connection."""
+    for _ in range(100):
+        try:
+            answer = server.post(TEXT, {"prompt": "x", "max_tokens": 1})
+        except ConnectionError:
+            return
+        if answer.status != 200:
+            answer.error(503)
+            return
+        time.sleep(0.01)
+    raise AssertionError("new requests are answered during the drain")
 
 
 def drains(exe, cases):
