@@ -88,6 +88,12 @@ void release(std::vector<Value>& values) {
   pending = nullptr;
 }
 
+Seq::Seq() = default;
+Seq::~Seq() { release(items); }
+
+Dict::Dict() = default;
+Dict::Dict(const Dict&) = default;
+Dict& Dict::operator=(const Dict&) = default;
 Dict::~Dict() {
   std::vector<Value> values;
   for (auto& [key, value] : items) {

@@ -31,8 +31,8 @@ struct None {};
 void release(std::vector<Value>& values);
 
 struct Seq {
-  Seq() = default;
-  ~Seq() { release(items); }
+  Seq();  // out of line, like all that needs a complete Value
+  ~Seq();
   Seq(const Seq&) = delete;
   Seq& operator=(const Seq&) = delete;
   enum class Shape { list, tuple, range, keys, values, items, generator };
@@ -43,9 +43,9 @@ struct Seq {
 using SeqPtr = std::shared_ptr<Seq>;
 
 struct Dict {
-  Dict() = default;
-  Dict(const Dict&) = default;
-  Dict& operator=(const Dict&) = default;
+  Dict();
+  Dict(const Dict&);
+  Dict& operator=(const Dict&);
   ~Dict();
   std::vector<std::pair<Value, Value>> items;  // in insertion order
   int message = -1;                            // index in `messages` when it is one of them

@@ -211,7 +211,9 @@ TEST_CASE("what cannot be honoured is a 400 that names it") {
       {R"(,"stream_options":{"include_usage":true})", "stream_options"},
       {R"(,"seed":18446744073709551615)", "seed"},
       {R"(,"store":true)", "store"}};
-  for (const auto& [extra, param] : cases) {
+  for (const auto& one : cases) {
+    const char* const extra = one.first;
+    const char* const param = one.second;
     CAPTURE(extra);
     const auto e = rig.chat(extra);
     CHECK(e->response.status == 400);

@@ -71,7 +71,9 @@ TEST_CASE("each hostile plugin is refused with its own reason") {
       {"wrong_sanitizer", "built with sanitizer memory"},
       {"wrong_table_abi", "while the major is 0 both must agree"}};
   std::set<std::string> seen;
-  for (const auto& [kind, reason] : expected) {
+  for (const auto& one : expected) {
+    const auto& kind = one.first;
+    const auto& reason = one.second;
     CAPTURE(kind);
     search.probe_timeout_ms = kind == "constructor_hang" ? 300 : 20000;
     Candidate c = pn::hal::examine(hostile(kind), search);

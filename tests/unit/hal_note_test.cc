@@ -92,6 +92,7 @@ TEST_CASE("a refusal for the ABI names both numbers and what to install") {
   REQUIRE_FALSE(older);
   CHECK(older.error().message.find("install a newer build of x") != std::string::npos);
   note->minor_max = PN_ABI_MINOR;
+  note->sanitizer = pn::hal::host_sanitizer();
   CHECK(pn::hal::check_compatible(*note, "/p/x.so"));
 }
 

@@ -65,7 +65,9 @@ TEST_CASE("impossible hyper-parameters are named") {
                                                     {"llama.rope.dimension_count", 16},
                                                     {"llama.rope.dimension_count", 64},
                                                     {"llama.feed_forward_length", 1u << 30}};
-  for (auto [key, value] : cases) {
+  for (const auto& one : cases) {
+    const auto key = one.first;
+    const auto value = one.second;
     CAPTURE(key);
     CAPTURE(value);
     CHECK(refused(model().u32(key, value)).param == key);

@@ -44,7 +44,9 @@ TEST_CASE("made-up vocabularies merge, come back as text, and have a template th
                                                           {VocabularyKind::bpe, "minicpm5"},
                                                           {VocabularyKind::bpe, "llama-bpe"}};
   const std::string text = "the seat is near a tent, caf\u00e9 no. 17";
-  for (auto [kind, pre] : kinds)
+  for (const auto& one : kinds) {
+    const auto kind = one.first;
+    const auto pre = one.second;
     for (uint32_t size : {512u, 32000u}) {
       CAPTURE(pre);
       CAPTURE(size);
@@ -66,6 +68,7 @@ TEST_CASE("made-up vocabularies merge, come back as text, and have a template th
                                             : "<|im_start|>user\nHi<|im_end|>\n"
                                               "<|im_start|>assistant\n"));
     }
+  }
 }
 
 TEST_CASE("recipes: Q4_K_M has Q6_K where it should, narrow rows get a type that fits") {

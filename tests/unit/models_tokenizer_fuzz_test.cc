@@ -9,19 +9,26 @@
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size);
 
+namespace {
+
+// A literal with the zero bytes inside it.
+template <size_t N>
+std::string bytes(const char (&text)[N]) {
+  return std::string(text, N - 1);
+}
+
+}  // namespace
+
 TEST_CASE("the fuzz entry holds on seeds and mutants") {
   const std::string seeds[] = {
       std::string(),
-      std::string("\x01\x03\x02\x0A<|im_end|>\x03\x07<think>\x04\x03"
-                  "a bx<|im_end|>\xF8<think>ab",
-                  51),
-      std::string("\x80\x02\x00\x05\xE2\x96\x81"
-                  "ab\x00\x02"
-                  "ab ab\xF8 ab</s>\xFF\xE2",
-                  29),
-      std::string("\x27\x01\x00\x03"
-                  "a b aaaa 12345 \n\n don't",
-                  26),
+      bytes("\x01\x03\x02\x0A<|im_end|>\x03\x07<think>\x04\x03"
+            "a bx<|im_end|>\xF8<think>ab"),
+      bytes("\x80\x02\x00\x05\xE2\x96\x81"
+            "ab\x00\x02"
+            "ab ab\xF8 ab</s>\xFF\xE2"),
+      bytes("\x27\x01\x00\x03"
+            "a b aaaa 12345 \n\n don't"),
   };
   std::mt19937 random(17);
   int runs = 0;
