@@ -41,11 +41,19 @@ class Prober {
     verbatim_.string_content = verbatim_.part_content = verbatim_.object_arguments = true;
   }
 
-  // Empty when the template refused. `object_arguments` false turns them into text.
+  // Empty when the template refused, with tools too: some templates are for use with tools only.
   std::string render(Json messages, Json tools = nullptr, std::optional<bool> thinking = {}) {
     input_.messages = std::move(messages);
-    input_.tools = std::move(tools);
     input_.enable_thinking = thinking;
+    std::string text = attempt(tools);
+    return text.empty() && tools.is_null() ? attempt(Json::array({tool()})) : text;
+  }
+
+  bool object_arguments = true;  // else they are given as text
+
+ private:
+  std::string attempt(const Json& tools) {
+    input_.tools = tools;
     Caps caps = verbatim_;
     caps.object_arguments = object_arguments;
     Result<jinja::Variables> variables = make_variables(input_, caps, program_);
@@ -54,9 +62,6 @@ class Prober {
     return out ? (*out)->text : std::string();
   }
 
-  bool object_arguments = true;
-
- private:
   const jinja::Program& program_;
   RenderInput input_;
   Caps verbatim_;

@@ -13,6 +13,7 @@
 #include <filesystem>
 #include <set>
 
+#include "models/chat/prompt.h"
 #include "tests/unit/models_chat_oracle.h"
 
 using pn_test::Case;
@@ -162,4 +163,48 @@ TEST_CASE("real templates render as in Jinja2") {
   CHECK(texts > cases.size() / 2);
   CHECK(files.size() > 0);
   CHECK(differing == 0);
+}
+
+// Probing must find of a real template what its text plainly has.
+TEST_CASE("real templates show what they can do") {
+  const char* folder = std::getenv("PN_LLAMA_TEMPLATES");
+  if (folder == nullptr || !std::filesystem::is_directory(folder)) return;
+  std::string summary;
+  size_t refusals = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+    if (entry.path().extension() != ".jinja") continue;
+    std::string text = pn_test::read_text(entry.path());
+    auto t = pn::chat::Template::parse(text);
+    REQUIRE(t.has_value());
+    const pn::chat::Caps& caps = t->caps();
+    summary += entry.path().filename().string() + (caps.string_content ? " string" : "") +
+               (caps.part_content ? " parts" : "") + (caps.system_role ? " system" : "") +
+               (caps.tools ? " tools" : "") + (caps.tool_calls ? " calls" : "") +
+               (caps.object_arguments ? " objects" : "") + (caps.tool_role ? " results" : "") +
+               (caps.thinking ? " thinking" : "") + "\n";
+    CHECK_MESSAGE((caps.string_content || caps.part_content), entry.path().string());
+    pn::chat::RenderInput in;
+    in.messages = Json::array({message("user", "first needle")});
+    auto pieces = t->render(in);
+    if (!pieces) {  // some are for use with tools only
+      in.tools = Json::parse(R"([{"type": "function", "function": {"name": "f",
+        "description": "d", "parameters": {"type": "object", "properties":
+        {"a": {"type": "string", "description": "x"}}, "required": ["a"]}}}])");
+      pieces = t->render(in);
+    }
+    if (!pieces) {  // and one wants a variable of its own, `functions`
+      ++refusals;
+      continue;
+    }
+    bool found = false;
+    for (const pn::chat::Piece& piece : *pieces) {
+      if (piece.text.find("first needle") != piece.text.npos) {
+        found = true;
+        CHECK_MESSAGE(!piece.trusted, entry.path().string());
+      }
+    }
+    CHECK_MESSAGE(found, entry.path().string());
+  }
+  std::printf("%s%zu want more than messages\n", summary.c_str(), refusals);
+  CHECK(refusals < 2);
 }

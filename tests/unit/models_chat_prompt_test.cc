@@ -264,3 +264,12 @@ TEST_CASE("strftime_now uses the time of the request") {
   in.now = 951782400;
   CHECK(text_of(t, in) == "x 2000");
 }
+
+TEST_CASE("a template for use with tools only is probed with them") {
+  Template t = parsed(
+      "{% for t in tools %}{{ t.function.name }}{% endfor %}"
+      "{% for m in messages %}{{ m.content }}{% endfor %}");
+  CHECK(t.caps().system_role);
+  CHECK(t.caps().string_content);
+  CHECK(t.caps().tools);
+}

@@ -220,3 +220,38 @@ TEST_CASE("random templates render as in Jinja2") {
   CHECK(texts > 100);
   CHECK(pn_test::count_differences(cases) == 0);
 }
+
+// The character U+E123 is in the request only, so wherever it comes out must be marked.
+TEST_CASE("random templates keep the marks of what the request brought") {
+  const std::string ours = "\xEE\x84\xA3";
+  Json input = {{"n", 3},
+                {"f", 1.25},
+                {"s", ours + " a" + ours + "\nb" + ours},
+                {"l", Json::array({1, ours, 3})},
+                {"d", {{"k", ours}, {ours, 1}, {"items", Json::array({ours})}}},
+                {"mixed", Json::array({1, ours, nullptr, ours + "a"})}};
+  pn::jinja::Variables variables;
+  for (const auto& [name, json] : input.items()) {
+    variables.emplace_back(name, *pn::jinja::from_json(json));
+  }
+  Generator generator(31);
+  size_t seen = 0;
+  for (int i = 0; i < 6000; ++i) {
+    std::string source =
+        "{% set ns = namespace(x=0) %}" +
+        (i % 2 == 0 ? "{{ " + generator.expression(1 + i % 4) + " }}" : generator.statement(2));
+    auto program = pn::jinja::Program::parse(source);
+    if (!program) continue;
+    auto out = program->render(variables);
+    if (!out) continue;
+    const std::string& text = (*out)->text;
+    size_t cursor = 0;
+    for (size_t at = text.find(ours); at != text.npos; at = text.find(ours, at + 1)) {
+      ++seen;
+      for (size_t b = at; b < at + ours.size(); ++b) {
+        CHECK_MESSAGE(pn::jinja::is_input(**out, b, cursor), source);
+      }
+    }
+  }
+  CHECK(seen > 500);
+}
