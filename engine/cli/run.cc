@@ -6,7 +6,6 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include <cerrno>
 #include <cstdio>
 #include <random>
 
@@ -110,19 +109,12 @@ int answer_once(const Session& s) {
   return interrupted() ? kInterrupted : kOk;
 }
 
-// false at the end of input, or on Ctrl-C.
-bool read_line(std::string& line) {
+bool ask_line(std::string& line) {
   if (isatty(STDIN_FILENO)) {
     std::fputs("> ", stderr);
     std::fflush(stderr);
   }
-  line.clear();
-  for (int c = std::getchar(); c != EOF; c = std::getchar()) {
-    if (c == '\n') return true;
-    line += static_cast<char>(c);
-  }
-  std::clearerr(stdin);
-  return !line.empty() && !interrupted();
+  return read_line(line);
 }
 
 int chat(const Session& s) {
@@ -133,7 +125,7 @@ int chat(const Session& s) {
     print_err(
         fmt::format("chatting with {}; /new starts over, /exit or Ctrl-D ends", s.model.name));
   auto messages = opening(s.args);
-  for (std::string line; read_line(line);) {
+  for (std::string line; ask_line(line);) {
     if (line == "/exit") return kOk;
     if (line == "/new") messages = opening(s.args);
     if (line.empty() || line == "/new") continue;

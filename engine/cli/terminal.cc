@@ -3,11 +3,14 @@
 // Printing, progress and Ctrl-C; see terminal.h.
 #include "engine/cli/terminal.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <poll.h>
 #include <signal.h>
 #include <unistd.h>
 
 #include <atomic>
+#include <cerrno>
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
@@ -20,9 +23,15 @@ namespace {
 std::atomic<int> g_interrupts{0};
 static_assert(std::atomic<int>::is_always_lock_free);
 
+// Wakes whoever waits for input: the signal may reach another thread, or come just before the wait.
+int g_wake[2] = {-1, -1};
+
 void on_interrupt(int) {
   // The second one means it: a wait that does not look at the flag must not hold the user.
   if (g_interrupts.fetch_add(1) >= 1) _exit(kInterrupted);
+  const int saved = errno;
+  [[maybe_unused]] const ssize_t n = write(g_wake[1], "", 1);
+  errno = saved;
 }
 
 }  // namespace
@@ -104,12 +113,42 @@ void Progress::update(uint64_t done, uint64_t total) {
 }
 
 void catch_interrupts() {
+  if (g_wake[0] < 0 && pipe2(g_wake, O_CLOEXEC | O_NONBLOCK) != 0) g_wake[0] = g_wake[1] = -1;
   struct sigaction action {};
   action.sa_handler = on_interrupt;  // no SA_RESTART: a read of the next question must return
   sigaction(SIGINT, &action, nullptr);
 }
 
 bool interrupted() { return g_interrupts.load() > 0; }
-void clear_interrupt() { g_interrupts.store(0); }
+void clear_interrupt() {
+  g_interrupts.store(0);
+  char bytes[64];
+  while (read(g_wake[0], bytes, sizeof bytes) > 0) {
+  }
+}
+
+bool read_line(std::string& line) {
+  static std::string pending;
+  static bool ended = false;
+  for (;;) {
+    const size_t end = pending.find('\n');
+    if (end != std::string::npos || (ended && !pending.empty())) {
+      line = pending.substr(0, end);
+      pending.erase(0, end == std::string::npos ? end : end + 1);
+      return true;
+    }
+    if (ended || interrupted()) return false;
+    pollfd fds[] = {{STDIN_FILENO, POLLIN, 0}, {g_wake[0], POLLIN, 0}};
+    if (poll(fds, 2, -1) < 0 && errno != EINTR) return false;
+    if (interrupted()) return false;
+    if (fds[0].revents == 0) continue;
+    char bytes[4096];
+    const ssize_t n = read(STDIN_FILENO, bytes, sizeof bytes);
+    if (n > 0)
+      pending.append(bytes, static_cast<size_t>(n));
+    else
+      ended = n == 0 || errno != EINTR;
+  }
+}
 
 }  // namespace pn::cli

@@ -41,5 +41,7 @@ class Progress {
 void catch_interrupts();
 bool interrupted();
 void clear_interrupt();
+// A line of standard input without its end. false: no more, or Ctrl-C came (see interrupted()).
+bool read_line(std::string& line);
 
 }  // namespace pn::cli
