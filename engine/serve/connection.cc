@@ -107,7 +107,7 @@ class Connection final : public Closable, public std::enable_shared_from_this<Co
     parser_.emplace();
     parser_->body_limit(shared_->options.body_bytes_max);
     parser_->header_limit(shared_->options.header_bytes_max);
-    arm(timeout_s);
+    arm_read(timeout_s);
     auto self = shared_from_this();
     http::async_read_header(socket_, buffer_, *parser_, [self](error_code ec, size_t) {
       if (ec) return self->read_failed(ec);
@@ -116,7 +116,7 @@ class Connection final : public Closable, public std::enable_shared_from_this<Co
   }
 
   void read_body() {
-    arm(shared_->options.read_timeout_s);
+    arm_read(shared_->options.read_timeout_s);
     if (boost::beast::iequals(parser_->get()[http::field::expect], "100-continue"))
       send("HTTP/1.1 100 Continue\r\n\r\n");
     auto self = shared_from_this();
@@ -129,6 +129,10 @@ class Connection final : public Closable, public std::enable_shared_from_this<Co
   void read_failed(error_code ec) {
     if (!socket_.is_open()) return;
     const HttpOptions& o = shared_->options;
+    // Who has begun a request is told; an idle connection just ends.
+    if (late_ && parser_->got_some())
+      return refuse(408, "the request was not complete within " + std::to_string(o.read_timeout_s) +
+                             " seconds");
     if (ec == http::error::body_limit)
       return refuse(413, "the body is larger than " + std::to_string(o.body_bytes_max) + " bytes");
     if (ec == http::error::header_limit)
@@ -228,6 +232,18 @@ class Connection final : public Closable, public std::enable_shared_from_this<Co
     });
   }
 
+  // Cancelling ends the pending read, so nothing of a late request is dispatched after its refusal.
+  void arm_read(uint32_t seconds) {
+    late_ = false;
+    timer_.expires_after(std::chrono::seconds(seconds));
+    auto self = shared_from_this();
+    timer_.async_wait([self](error_code ec) {
+      if (ec) return;
+      self->late_ = true;
+      self->socket_.cancel(ec);
+    });
+  }
+
   void shut() {
     error_code ec;
     socket_.shutdown(tcp::socket::shutdown_send, ec);
@@ -253,6 +269,7 @@ class Connection final : public Closable, public std::enable_shared_from_this<Co
   uint64_t ended_turn_ = 0;  // last one whose answer is complete
   bool answering_ = false, streaming_ = false, chunked_ = false;
   bool keep_alive_ = false, http11_ = true, head_only_ = false;
+  bool late_ = false;     // the time of the read in progress is over
   bool reading_ = false;  // a request is being read, or will be next
   std::function<void()> gone_;
 };

@@ -159,6 +159,20 @@ TEST_CASE("too large, too long and malformed requests get their status and a bod
   CHECK(noise.until("refused 400").find("400") != std::string::npos);
 }
 
+TEST_CASE("a request that does not arrive whole is refused in time, an idle connection ends") {
+  HttpOptions options;
+  options.read_timeout_s = 1;
+  Rig rig(options);
+  Client headers(rig.port()), body(rig.port()), silent(rig.port());
+  headers.send("GET /a HTTP/1.1\r\nHos");
+  body.send("POST /a HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\nabc");
+  CHECK(headers.until("refused 408").find("HTTP/1.1 408 ") == 0);
+  CHECK(headers.closed());
+  CHECK(body.until("refused 408").find("HTTP/1.1 408 ") == 0);
+  CHECK(body.closed());
+  CHECK(silent.closed());
+}
+
 TEST_CASE("a stream is chunked, and HTTP/1.0 gets it plain") {
   for (const bool old : {false, true}) {
     CAPTURE(old);
