@@ -136,6 +136,13 @@ void Api::chat(const HttpRequest& http, const std::shared_ptr<Exchange>& exchang
                                model->name, model->chat_error),
                    "messages"},
                   exchange);
+  if (request->enable_thinking.value_or(false) && !format->caps().thinking)
+    return refuse({Code::unsupported,
+                   fmt::format("enable_thinking is true, but the chat template of {} reads no such "
+                               "variable: leave it out",
+                               model->name),
+                   "enable_thinking"},
+                  exchange);
   engine::ChatPrompt prompt{request->messages, request->enable_thinking, request->template_extra};
   auto ids = engine::chat_prompt(*format, *tokenizer, prompt);
   if (!ids) {

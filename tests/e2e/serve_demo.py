@@ -142,6 +142,11 @@ def limits(server, cases):
         error = server.post("/v1/chat/completions", long).error(400, "context_length_exceeded",
                                                                 "messages")
         assert error["n_prompt_tokens"] > CONTEXT, error
+    with cases.case("thinking is refused where the template knows none, switching it off is not"):
+        asked = {"messages": [{"role": "user", "content": "hi"}], "max_tokens": 1}
+        server.post("/v1/chat/completions", {**asked, "enable_thinking": True}).error(
+            400, param="enable_thinking")
+        equal(server.post("/v1/chat/completions", {**asked, "enable_thinking": False}).status, 200)
     with cases.case("a streamed refusal has its own status"):
         server.post("/v1/completions", {"prompt": [40] * CONTEXT, "stream": True}).error(
             400, "context_length_exceeded")
