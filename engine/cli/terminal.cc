@@ -59,6 +59,8 @@ void log_line(bool json, const char* level, const std::string& text) {
 
 int report(const Error& error) {
   print_err("pantheon: " + error.message);
+  // Whatever is wrong with a plugin that was asked for, the command line itself was understood.
+  if (error.param == "backend-plugin") return kPlugin;
   switch (error.code) {
     case Code::invalid:
       return kUsage;
