@@ -205,11 +205,13 @@ Result<std::string> demo_model() {
   namespace fs = std::filesystem;
   std::error_code ec;
   const fs::path self = fs::read_symlink("/proc/self/exe", ec);
-  // Built in place: BUILD/pantheon, with the sources where the build was configured from.
-  const std::vector<fs::path> places = {
-      fs::path(source_root()) / "models/demo/pantheon-demo.gguf",
+  // Only BUILD/pantheon may look at the sources that the build was configured from.
+  const bool in_place = fs::exists(self.parent_path() / "build.ninja", ec);
+  std::vector<fs::path> places = {
       self.parent_path().parent_path() / "share/pantheon/models/pantheon-demo.gguf",
       fs::path(data_dir()) / "models/pantheon-demo.gguf"};
+  if (in_place)
+    places.insert(places.begin(), fs::path(source_root()) / "models/demo/pantheon-demo.gguf");
   std::string tried;
   for (const fs::path& place : places) {
     if (fs::exists(place, ec)) return place.string();
