@@ -36,10 +36,18 @@ void Model::load() {
   if (state_ == ModelState::loading) state_ = ModelState::ready;
 }
 
+// What a part that knows no file names says, with the file before it.
+template <typename T>
+Result<T> Model::in_file(Result<T> found) const {
+  if (!found && found.error().message.find(config_.file) == std::string::npos)
+    found.error().message = config_.file + ": " + found.error().message;
+  return found;
+}
+
 Result<void> Model::open_and_load() {
   PN_TRY(auto file, gguf::File::open(config_.file));
-  PN_TRY(std::shared_ptr<const arch::Model> model, arch::Model::load(file));
-  PN_TRY(words_, read_words(*file));
+  PN_TRY(std::shared_ptr<const arch::Model> model, in_file(arch::Model::load(file)));
+  PN_TRY(words_, in_file(read_words(*file)));
   const arch::HyperParams& params = model->params();
   {
     std::lock_guard lock(mutex_);
@@ -55,7 +63,7 @@ Result<void> Model::open_and_load() {
   options.kv_type = config_.kv_type;
   options.loss = config_.loss;
   options.threads = config_.load_threads;
-  PN_TRY(instance_, Instance::plan(std::move(model), die_, options));
+  PN_TRY(instance_, in_file(Instance::plan(std::move(model), die_, options)));
   {
     std::lock_guard lock(mutex_);
     facts_.context = instance_->context();

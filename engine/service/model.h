@@ -40,6 +40,8 @@ class Model {
 
  private:
   Result<void> open_and_load();
+  template <typename T>
+  Result<T> in_file(Result<T> found) const;
   Result<void> check_state() const;
   Result<void> check_request(const GenerateRequest& request) const;
 
