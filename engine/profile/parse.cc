@@ -102,6 +102,7 @@ void Reader::each(const Node& map, const std::string& path, const std::vector<Ke
     return;
   }
   std::vector<std::string> known;
+  known.reserve(keys.size());
   for (const Key& key : keys) known.emplace_back(key.name);
   std::set<std::string> seen;
   for (const auto& item : map) {

@@ -83,8 +83,9 @@ typedef struct pn_lane {
 #define PN_MASK_ALLOW 2u
 #define PN_MASK_DENY  3u
 
-/* target receives, in this order and as asked for: pn_result, top * pn_candidate, logits, hidden;
- * it lies in a RESULTS heap and may be read once the submit's value is complete. */
+/* target receives, in this order and as asked for: pn_result (with SAMPLE, or top > 0),
+ * top * pn_candidate, logits, hidden; it lies in a RESULTS heap and may be read once the submit's
+ * value is complete. */
 typedef struct pn_row { /* FROZEN */
   uint32_t entry;          /* index into step.entries */
   uint32_t token;          /* 0 .. count-1 of that entry */
