@@ -15,9 +15,11 @@
 
 #include "die.h"
 
+#ifndef NO_ENTRY /* a build that puts something before the table brings its own note and entry */
 /* PN_TEST_PLUGIN_NOTE: used only when named. PN_PLUGIN_NOTE, with the PCI ids of your cards, once
  * it computes on them. */
 PN_TEST_PLUGIN_NOTE("template", "", "0.1.0", "Unknown", "");
+#endif
 
 static uint64_t die_bytes = (uint64_t)4 << 30; /* the option `bytes` */
 
@@ -140,6 +142,6 @@ const pn_loop_backend template_backend = {
     .choose = die_choose,
 };
 
-#ifndef NO_ENTRY /* a build that wraps the table brings its own */
+#ifndef NO_ENTRY
 PN_LOOP_PLUGIN(template_backend);
 #endif

@@ -209,6 +209,9 @@ static const char* missing(const pn_loop_backend* b) {
 pn_status pn_loop_entry(const pn_loop_backend* backend, const pn_host* host, const pn_plugin** out,
                         pn_error* err) {
   if (host == NULL || out == NULL) return pn_loop_fail(err, PN_INVALID, "entry: NULL argument");
+  pn_host known;
+  if (!pn_read(&known, sizeof known, host, sizeof known))
+    return pn_loop_fail(err, PN_UNSUPPORTED, "pn_host says something newer than this plugin knows");
   if (host->abi_minor != PN_ABI_MINOR)
     return pn_loop_fail(err, PN_UNSUPPORTED, "speaks HAL %d.%d, the host speaks %d.%u",
                         PN_ABI_MAJOR, PN_ABI_MINOR, PN_ABI_MAJOR, host->abi_minor);

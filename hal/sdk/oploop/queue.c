@@ -6,6 +6,7 @@
  * host's thread. Progress is atomic words: queue_query takes no lock.
  */
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -31,12 +32,17 @@ static void let_go(struct loop_queue* q) {
 
 /* Signals are the host's: the thread is born without them. */
 static int spawn(struct loop_queue* q) {
+  static _Atomic uint32_t number;
   sigset_t all, before;
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &before);
   int refused = pthread_create(&q->thread, NULL, loop_worker, q);
   pthread_sigmask(SIG_SETMASK, &before, NULL);
-  return refused == 0;
+  if (refused != 0) return 0;
+  char name[16];
+  snprintf(name, sizeof name, "pn-%.8s-%u", loop_backend->name, atomic_fetch_add(&number, 1) % 100);
+  pthread_setname_np(q->thread, name);
+  return 1;
 }
 
 pn_status loop_queue_create(pn_device device, uint32_t kind, uint32_t depth, pn_queue* out,

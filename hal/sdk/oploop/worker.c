@@ -6,7 +6,6 @@
  * One lock for all queues orders submits, completions and destruction; nothing is computed under
  * it. What stands behind a failed submit is dropped, in order.
  */
-#include <stdio.h>
 
 #include "loop.h"
 
@@ -114,16 +113,8 @@ static void work_off(struct loop_queue* q, const struct loop_submit* s, int met)
     atomic_store_explicit(&q->completed, s->value, memory_order_release);
 }
 
-static void become_worker(void) {
-  static _Atomic uint32_t number;
-  char name[16];
-  snprintf(name, sizeof name, "pn-%.8s-%u", loop_backend->name, atomic_fetch_add(&number, 1) % 100);
-  pthread_setname_np(pthread_self(), name);
-}
-
 void* loop_worker(void* queue) {
   struct loop_queue* q = queue;
-  become_worker();
   pthread_mutex_lock(&loop_work_mutex);
   while (!atomic_load(&q->closing)) {
     uint64_t tail = atomic_load_explicit(&q->tail, memory_order_relaxed);
