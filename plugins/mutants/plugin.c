@@ -96,7 +96,8 @@ pn_status pantheon_plugin_entry_1(const pn_host* host, const pn_plugin** out, pn
   backend = template_backend;
   backend.name = "mutants";
   mutate_kernels(&backend);
-  if (mutant("environment_changed")) setenv("LANG", "xx_XX", 1);
+  static char variable[] = "PN_MUTANT=1";
+  if (mutant("environment_changed") && environ[0] != NULL) environ[0] = variable;
   status = pn_loop_entry(&backend, told, &real, err);
   if (status != PN_OK) return status;
   table = *real;
