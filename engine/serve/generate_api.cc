@@ -115,6 +115,7 @@ Result<engine::ModelStatus> Api::ready_model(const std::string& name) const {
                 fmt::format("{} is loading: {} of {} bytes; try again shortly", found->name,
                             found->bytes_done, found->bytes_total),
                 "model_loading");
+  if (found->lost) return fail(Code::device_lost, found->error);
   if (found->state == engine::ModelState::failed)
     return fail(Code::failed, fmt::format("{} could not be loaded: {}", found->name, found->error),
                 "model_failed");

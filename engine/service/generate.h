@@ -102,6 +102,7 @@ struct ModelStatus {
   uint64_t bytes_total = 0;
   std::string error;       // with ModelState::failed
   bool no_memory = false;  // it failed because it does not fit
+  bool lost = false;       // it served until its die was lost
   std::string plugin;      // name in its ELF note
   std::string die;
   uint32_t context = 0;  // tokens a request may hold, prompt and answer

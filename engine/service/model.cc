@@ -113,6 +113,7 @@ ModelStatus Model::status() const {
   status.queued = outstanding - std::min(outstanding, status.running);
   if (counts.lost.load(std::memory_order_acquire)) {
     status.state = ModelState::failed;
+    status.lost = true;
     status.error = die_->id + " was lost while it served " + config_.name +
                    ": reset or reopen it, then load the model again";
   }

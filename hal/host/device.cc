@@ -23,6 +23,11 @@ pn_error no_error() {
                                            const pn_error& error) {
   return tl::unexpected<Error>(to_error(plugin.name() + ": " + call, status, error));
 }
+[[gnu::cold]] tl::unexpected<Error> failed(DeviceState& device, const char* call, pn_status status,
+                                           const pn_error& error) {
+  device.note(status, error);
+  return failed(*device.plugin, call, status, error);
+}
 
 }  // namespace
 
@@ -31,7 +36,19 @@ pn_error no_error() {
 DeviceState::~DeviceState() {
   if (handle.id == 0) return;
   plugin->table().device_close(handle);
-  --plugin->open_devices_;
+  std::lock_guard lock(plugin->open_mutex_);
+  std::erase(plugin->open_, this);
+}
+
+void DeviceState::note(pn_status status, const pn_error& error) {
+  if (status != PN_DEVICE_LOST || error.scope < PN_SCOPE_DEVICE) return;
+  std::lock_guard lock(plugin->open_mutex_);
+  for (DeviceState* each : plugin->open_) {
+    const bool covered =
+        each == this || error.scope == PN_SCOPE_PLUGIN ||
+        (error.scope == PN_SCOPE_RESET_DOMAIN && each->reset_domain == reset_domain);
+    if (covered) each->lost.store(true);
+  }
 }
 
 Result<Device> Device::open(const std::shared_ptr<Plugin>& plugin, uint32_t index) {
@@ -52,7 +69,11 @@ Result<Device> Device::open(const std::shared_ptr<Plugin>& plugin, uint32_t inde
     device.state_->handle.id = 0;
     return tl::unexpected<Error>(to_error(id + ": device_open", st, err));
   }
-  ++plugin->open_devices_;
+  device.state_->reset_domain = device.info_.reset_domain;
+  {
+    std::lock_guard lock(plugin->open_mutex_);
+    plugin->open_.push_back(device.state_.get());
+  }
 
   uint32_t count = 0;
   st = plugin->table().heaps(device.handle(), &count, nullptr, &err);
@@ -79,7 +100,7 @@ Result<pn_memory_status> Device::memory_status() const {
   out.struct_size = sizeof out;
   pn_error err = no_error();
   pn_status st = plugin().table().memory_status(handle(), &out, &err);
-  if (st != PN_OK) return failed(plugin(), "memory_status", st, err);
+  if (st != PN_OK) return failed(*state_, "memory_status", st, err);
   return out;
 }
 
@@ -92,7 +113,7 @@ Result<Buffer> Device::create_buffer(uint32_t heap, uint64_t bytes) const {
     buffer.handle_.id = 0;
     std::string call =
         "buffer_create of " + std::to_string(bytes) + " bytes in heap " + std::to_string(heap);
-    return failed(plugin(), call.c_str(), st, err);
+    return failed(*state_, call.c_str(), st, err);
   }
   buffer.device_ = state_;
   buffer.bytes_ = bytes;
@@ -110,7 +131,7 @@ Result<Buffer> Device::import(const pn_import& range) const {
   pn_status st = api->import(handle(), &range, &buffer.handle_, &err);
   if (st != PN_OK) {
     buffer.handle_.id = 0;
-    return failed(plugin(), "hostmem.import", st, err);
+    return failed(*state_, "hostmem.import", st, err);
   }
   buffer.device_ = state_;
   buffer.bytes_ = range.bytes;
@@ -134,7 +155,7 @@ Result<Report> Device::query(const pn_plan& plan) const {
   report.head.unit_bytes = report.unit_bytes.data();
   pn_error err = no_error();
   pn_status st = plugin().table().program_query(handle(), &plan, &report.head, &err);
-  if (st != PN_OK) return failed(plugin(), "program_query", st, err);
+  if (st != PN_OK) return failed(*state_, "program_query", st, err);
   if (report.head.span_count > plan.op_count) {
     return fail(Code::failed, plugin().name() + ": program_query told of more spans than ops");
   }
@@ -170,7 +191,7 @@ Result<Program> Device::create_program(const pn_plan& plan,
                                       bindings.data(), &program.handle_, &err);
   if (st != PN_OK) {
     program.handle_.id = 0;
-    return failed(plugin(), "program_create", st, err);
+    return failed(*state_, "program_create", st, err);
   }
   program.device_ = state_;
   return program;
@@ -182,7 +203,7 @@ Result<Queue> Device::create_queue(uint32_t kind, uint32_t depth) const {
   pn_status st = plugin().table().queue_create(handle(), kind, depth, &queue.handle_, &err);
   if (st != PN_OK) {
     queue.handle_.id = 0;
-    return failed(plugin(), "queue_create", st, err);
+    return failed(*state_, "queue_create", st, err);
   }
   queue.device_ = state_;
   return queue;
@@ -239,7 +260,7 @@ Result<pn_program_status> Program::status() const {
   out.struct_size = sizeof out;
   pn_error err = no_error();
   pn_status st = device_->table().program_status(handle_, &out, &err);
-  if (st != PN_OK) return failed(*device_->plugin, "program_status", st, err);
+  if (st != PN_OK) return failed(*device_, "program_status", st, err);
   if (out.state == PN_PROGRAM_FAILED) {
     return failed(*device_->plugin, "build of the program", err.code < 0 ? err.code : PN_FAILED,
                   err);
@@ -284,14 +305,16 @@ Result<bool> Queue::submit(const pn_submit& submit) const {
   pn_status st = device_->table().queue_submit(handle_, &submit, &err);
   if (st == PN_OK) return true;
   if (st == PN_NOT_READY) return false;
-  return failed(*device_->plugin, "queue_submit", st, err);
+  return failed(*device_, "queue_submit", st, err);
 }
 
 Result<pn_progress> Queue::query() const {
   pn_progress progress{};
   pn_error err = no_error();
   pn_status st = device_->table().queue_query(1, &handle_, &progress, &err);
-  if (st != PN_OK) return failed(*device_->plugin, "queue_query", st, err);
+  if (st != PN_OK) return failed(*device_, "queue_query", st, err);
+  if (progress.state == PN_QUEUE_LOST) failure();
+  if (device_->lost.load(std::memory_order_relaxed)) progress.state = PN_QUEUE_LOST;
   return progress;
 }
 
@@ -300,13 +323,14 @@ Result<bool> Queue::wait(uint64_t value, uint64_t timeout_ns) const {
   pn_status st = device_->table().queue_wait(pn_point{handle_, value}, timeout_ns, &err);
   if (st == PN_OK) return true;
   if (st == PN_NOT_READY) return false;
-  return failed(*device_->plugin, "queue_wait", st, err);
+  return failed(*device_, "queue_wait", st, err);
 }
 
 pn_error Queue::failure() const {
   pn_error err = no_error();
   pn_status st = device_->table().queue_error(handle_, &err);
   if (err.code == PN_OK) err.code = st;
+  device_->note(err.code, err);
   return err;
 }
 

@@ -12,6 +12,7 @@
 // device and plugin alive, so the device closes after the last of them, whatever the order.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -26,8 +27,12 @@ namespace pn::hal {
 struct DeviceState {  // shared by a Device and its objects; closes the device
   std::shared_ptr<Plugin> plugin;
   pn_device handle{};
+  uint32_t reset_domain = 0;
+  std::atomic<bool> lost{false};  // the plugin said so, of this die or of a scope that covers it
   ~DeviceState();
   const pn_plugin& table() const { return plugin->table(); }
+  // Looks at what a call gave; a loss marks every open device in its scope.
+  void note(pn_status status, const pn_error& error);
 };
 
 class Buffer {
@@ -41,7 +46,9 @@ class Buffer {
   pn_buffer handle() const { return handle_; }
   uint64_t bytes() const { return bytes_; }
   uint32_t heap() const { return heap_; }  // PN_NONE when imported
-  void* host() const { return host_; }     // nullptr when the heap is not HOST_VISIBLE
+  // nullptr when the heap is not HOST_VISIBLE, and once the die is known to be lost: nothing that
+  // lies there may be given out any more.
+  void* host() const { return device_ && device_->lost.load() ? nullptr : host_; }
   pn_slice slice(uint64_t offset, uint64_t bytes) const { return {handle_, offset, bytes}; }
   pn_slice all() const { return {handle_, 0, bytes_}; }
 
@@ -87,7 +94,8 @@ class Queue {
   pn_queue handle() const { return handle_; }
   // [queue] true: accepted; false: full, nothing was done, try again after a poll.
   Result<bool> submit(const pn_submit& submit) const;
-  // [poll] A FAILED or LOST queue is a state here, not an error.
+  // [poll] A FAILED or LOST queue is a state here, not an error. LOST too when the scope of another
+  // die's loss covers this one, whatever the plugin still says.
   Result<pn_progress> query() const;
   // [any] true: complete; false: timed out. A failed or lost queue is an error.
   Result<bool> wait(uint64_t value, uint64_t timeout_ns) const;

@@ -107,7 +107,10 @@ Result<void> Plugin::start(pn_entry_fn entry) {
 }
 
 bool Plugin::shutdown(uint64_t timeout_ns) {
-  if (open_devices_ != 0) return false;
+  {
+    std::lock_guard lock(open_mutex_);
+    if (!open_.empty()) return false;
+  }
   if (table_.shutdown != nullptr && !down_.exchange(true)) {
     table_.shutdown(host_->now_ns() + timeout_ns);
   }

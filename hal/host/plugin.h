@@ -22,6 +22,7 @@
 #include <atomic>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <utility>
 #include <vector>
@@ -59,6 +60,7 @@ class ServingThread {
 };
 
 struct HostContext;
+struct DeviceState;
 
 class Plugin {
  public:
@@ -103,7 +105,8 @@ class Plugin {
   pn_plugin table_{};
   std::unique_ptr<HostContext> host_;
   std::unique_ptr<Interfaces> interfaces_;
-  std::atomic<int> open_devices_{0};
+  std::mutex open_mutex_;
+  std::vector<DeviceState*> open_;  // guarded by open_mutex_
   std::atomic<bool> down_{false};
 };
 
