@@ -93,6 +93,13 @@ void add_models(CLI::App& app, Args& a) {
       ->expected(1, 64);
 }
 
+void add_new(CLI::App* plugin, Args& a) {
+  add_verb(plugin, a, "new", "a plugin project to begin with, in plain C over the op-loop")
+      ->add_option("name", a.operands, "its name, and the folder [backend_NAME]")
+      ->required()
+      ->expected(1, 2);
+}
+
 void add_small(CLI::App& app, Args& a) {
   add_shared(app.add_subcommand("devices", "every die, usable or not, and why"), a);
   add_shared(app.add_subcommand("doctor", "named checks of this host; exit code 1 on a failure"),
@@ -100,6 +107,7 @@ void add_small(CLI::App& app, Args& a) {
   CLI::App* plugin = app.add_subcommand("plugin", "backend plugins");
   plugin->require_subcommand(1);
   add_verb(plugin, a, "list", "every candidate, loaded or refused, and why");
+  add_new(plugin, a);
   CLI::App* profile = app.add_subcommand("profile", "the host profile");
   profile->require_subcommand(1);
   add_verb(profile, a, "check", "what is wrong with it, by line")

@@ -13,6 +13,7 @@ int bench_command(const Args& args);
 int devices_command(const Args& args);
 int models_command(const Args& args);
 int plugin_command(const Args& args);
+int plugin_new_command(const Args& args);
 int profile_command(const Args& args);
 int doctor_command(const Args& args);
 int version_command(const Args& args);

@@ -158,6 +158,7 @@ int backend_command(const Args& args) {
 }
 
 int plugin_command(const Args& args) {
+  if (args.subcommand == "new") return plugin_new_command(args);
   const auto profile = load_profile(args);
   if (!profile) return report(profile.error());
   const hal::Discovery found = hal::discover(search_of(*profile));

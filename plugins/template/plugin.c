@@ -6,6 +6,9 @@
  * between the lines "yours from here" and "to here" in each file, one function at a time; what
  * stays keeps working meanwhile.
  */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE /* MAP_ANONYMOUS */
+#endif
 #include <errno.h>
 #include <pantheon/note.h>
 #include <stdio.h>
