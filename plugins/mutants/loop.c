@@ -71,6 +71,7 @@ WRAP(pn_status, loop_emit, struct loop_run* run, const struct loop_op* op) {
   for (uint32_t r = 0; r < step.row_count; ++r) {
     rows[r] = step.rows[r];
     if (mutant("hidden_dropped")) rows[r].flags &= ~PN_ROW_HIDDEN;
+    if (mutant("held_drawn_at_once")) rows[r].flags &= ~PN_ROW_HOLD;
     if (mutant("id_not_kept")) rows[r].id_slot = PN_NONE;
   }
   step.rows = rows;
@@ -132,10 +133,10 @@ WRAP(pn_status, loop_draw_row, const struct loop_draw* given, const struct loop_
 }
 
 WRAP(pn_status, loop_sample, struct loop_program* p, const struct loop_step* step, pn_error* err) {
-  for (uint32_t h = 0; mutant("held_position_lost") && h < p->held_count; ++h)
-    p->held[h].position = 0;
-  if (mutant("held_mask_ignored"))
-    for (uint32_t r = 0; r < step->row_count; ++r)
-      ((pn_row*)(uintptr_t)step->rows)[r].mask_form = PN_MASK_NONE;
+  if (mutant("held_rows_mixed_up") && p->held_count > 1) {
+    struct loop_held one = p->held[0];
+    p->held[0] = p->held[1];
+    p->held[1] = one; /* their logits stay where they are */
+  }
   return __real_loop_sample(p, step, err);
 }

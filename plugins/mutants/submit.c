@@ -4,6 +4,7 @@
  */
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "mutants.h"
 
@@ -136,6 +137,14 @@ pn_status pretend_done(pn_queue queue, const pn_submit* submit) {
   return real->queue_submit(queue, &empty, NULL);
 }
 
+/* Waits for room, and forgets what it was for; from then on everything is forgotten. */
+static int dropping;
+static pn_status drop(pn_queue queue, const pn_submit* submit) {
+  dropping = 1;
+  real->queue_wait((pn_point){queue, last_submitted(queue)}, 60000000000u, NULL);
+  return pretend_done(queue, submit);
+}
+
 /* A refusal whose text begins so is taken instead. */
 static int takes(const pn_error* why) {
   if (mutant("values_may_fall") && strstr(why->message, "is not above the queue's last")) return 1;
@@ -175,16 +184,34 @@ static void read_late(void) {
     pretend_done(queue, &borrowed.submit);
 }
 
+/* Those that need a copy; with any other, what came goes on as it is. */
+static int changes_submits(void) {
+  static const char* const names[] = {
+      "flags_ignored",         "reserved_ignored",      "reset_ignored",
+      "history_dropped",       "page_single_owner",     "unknown_command_skipped",
+      "commands_reversed",     "waits_ignored",         "values_may_fall",
+      "copy_bounds_unchecked", "step_bounds_unchecked", "submit_tail_ignored",
+      "submit_size_ignored",   "borrows_arrays",        "failed_wait_passes",
+      "full_queue_drops",      "failed_queue_goes_on",  "submit_blocks"};
+  for (size_t i = 0; i < sizeof names / sizeof names[0]; ++i)
+    if (mutant(names[i])) return 1;
+  return 0;
+}
+
 static pn_status queue_submit(pn_queue queue, const pn_submit* submit, pn_error* err) {
-  if (submit == NULL)
-    return mutant("null_submit_taken") ? PN_OK : real->queue_submit(queue, submit, err);
-  if (submit->struct_size != sizeof *submit && !resized(submit))
-    return real->queue_submit(queue, submit, err);
+  if (submit == NULL && mutant("null_submit_taken")) return PN_OK;
+  if (submit == NULL) return real->queue_submit(queue, submit, err);
+  if (!changes_submits() || (submit->struct_size != sizeof *submit && !resized(submit))) {
+    pn_status passed = real->queue_submit(queue, submit, err);
+    if (passed == PN_OK) note_submitted(queue, submit->value);
+    return passed;
+  }
   struct copy c;
   pn_error why = {.struct_size = sizeof why};
   uint64_t value = submit->value;
   make_copy(&c, submit);
   change(&c);
+  if (dropping) c.submit.command_count = 0;
   if (mutant("failed_wait_passes")) wait_here(&c);
   pn_status status;
   if (mutant("borrows_arrays") && submit->step_count == 1 && submit->command_count == 1) {
@@ -198,10 +225,12 @@ static pn_status queue_submit(pn_queue queue, const pn_submit* submit, pn_error*
     pretend_done(queue, submit);
     status = PN_OK;
   }
-  if (mutant("full_queue_drops") && status == PN_NOT_READY) status = PN_OK;
+  if (mutant("full_queue_drops") && status == PN_NOT_READY) status = drop(queue, submit);
   if (mutant("failed_queue_goes_on") && status == PN_FAILED) status = PN_OK;
-  if (mutant("submit_blocks") && status == PN_OK)
+  if (mutant("submit_blocks") && status == PN_OK) {
     real->queue_wait((pn_point){queue, value}, 60000000000u, NULL);
+    usleep(100000);
+  }
   if (status == PN_OK) note_submitted(queue, value);
   if (status != PN_OK && err != NULL && why.code != 0) pn_write(err, &why, sizeof why);
   return status;

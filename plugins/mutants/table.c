@@ -69,7 +69,7 @@ static pn_status buffer_create(pn_device device, uint32_t heap, uint64_t bytes, 
   if (mutant("error_null_differs") && err == NULL) return PN_FAILED;
   if (mutant("error_text_empty") && err != NULL) memset(err->message, 0, sizeof err->message);
   if (mutant("error_code_differs") && err != NULL) err->code = PN_FAILED;
-  if (mutant("out_of_memory_failed") && status == PN_OUT_OF_MEMORY) return PN_FAILED;
+  if (mutant("out_of_memory_failed") && bytes > 1u << 30) return PN_FAILED;
   if (mutant("refused_buffer_kept") && bytes > 4096) {
     pn_buffer kept;
     void* at = NULL;
@@ -85,8 +85,7 @@ static pn_status program_query(pn_device device, const pn_plan* plan, pn_report*
   static uint64_t asked;
   pn_plan cut;
   if (plan != NULL && plan->struct_size != sizeof cut) {
-    int taken = plan->struct_size > sizeof cut ? mutant("struct_tail_ignored")
-                                               : mutant("struct_size_ignored");
+    int taken = plan->struct_size > sizeof cut && mutant("struct_tail_ignored");
     if (mutant("longer_struct_refused") && plan->struct_size > sizeof cut)
       return pn_loop_fail(err, PN_UNSUPPORTED, "pn_plan is longer than this plugin knows");
     if (taken) {

@@ -45,6 +45,8 @@ static pn_status describe(const pn_weight* from, pn_layout_choice* out, pn_error
   for (uint32_t k = 0; k < 4; ++k)
     if (w.shape[k] < 1 || w.shape[k] > (int64_t)1 << 32)
       return pn_loop_fail(err, PN_INVALID, "layout: a dimension of %lld", (long long)w.shape[k]);
+  if (w.role > PN_ROLE_ADAPTER_B)
+    return pn_loop_fail(err, PN_INVALID, "layout: role %u is unknown", w.role);
   int matrix = w.role <= PN_ROLE_EXPERTS;
   if (matrix ? !loop_reads(w.source_type) : w.source_type != PN_TYPE_F32)
     return pn_loop_fail(err, PN_UNSUPPORTED,
