@@ -47,7 +47,7 @@ void DeviceState::note(pn_status status, const pn_error& error) {
     const bool covered =
         each == this || error.scope == PN_SCOPE_PLUGIN ||
         (error.scope == PN_SCOPE_RESET_DOMAIN && each->reset_domain == reset_domain);
-    if (covered) each->lost.store(true);
+    if (covered && each->generation == generation) each->lost.store(true);
   }
 }
 
@@ -70,6 +70,7 @@ Result<Device> Device::open(const std::shared_ptr<Plugin>& plugin, uint32_t inde
     return tl::unexpected<Error>(to_error(id + ": device_open", st, err));
   }
   device.state_->reset_domain = device.info_.reset_domain;
+  if (plugin->isolation() != nullptr) device.state_->generation = plugin->isolation()->generation();
   {
     std::lock_guard lock(plugin->open_mutex_);
     plugin->open_.push_back(device.state_.get());

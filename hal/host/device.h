@@ -28,6 +28,7 @@ struct DeviceState {  // shared by a Device and its objects; closes the device
   std::shared_ptr<Plugin> plugin;
   pn_device handle{};
   uint32_t reset_domain = 0;
+  uint32_t generation = 0;        // of the isolated plugin that it was opened in
   std::atomic<bool> lost{false};  // the plugin said so, of this die or of a scope that covers it
   ~DeviceState();
   const pn_plugin& table() const { return plugin->table(); }

@@ -238,6 +238,21 @@ Result<Candidate> resolve(const std::string& name_or_path, const Search& search)
               "backend-plugin");
 }
 
+Result<std::string> backend_host(const Search& search) {
+  static const char* const kName = "/pantheon-backend-host";
+  std::vector<std::string> places = {executable_folder() + kName,
+                                     executable_folder() + "/../libexec" + kName,
+                                     PN_LIBEXEC_DIR + std::string(kName)};
+  if (!search.backend_host.empty()) places = {search.backend_host};
+  std::string tried;
+  for (const std::string& place : places) {
+    if (::access(place.c_str(), X_OK) == 0) return place;
+    tried += (tried.empty() ? "" : ", ") + place;
+  }
+  return fail(Code::not_found, "isolation needs pantheon-backend-host, which is in none of " +
+                                   tried + ": install it, or set isolation: none");
+}
+
 std::string user_cache_dir(const Search& search) {
   std::string dir = search.cache_dir;
   const char* xdg = std::getenv("XDG_CACHE_HOME");

@@ -31,6 +31,7 @@ struct Search {
   std::string cache_dir;              // empty: $XDG_CACHE_HOME/pantheon or ~/.cache/pantheon
   bool probe = true;                  // run unseen files in a child process first
   uint32_t probe_timeout_ms = 10000;  // for one file
+  std::string backend_host;           // the program; empty: see backend_host()
 };
 
 enum class PlaceState { searched, absent, refused };
@@ -67,6 +68,9 @@ Candidate examine(const std::string& path, const Search& search);
 // The file that a name or alias stands for, or a path (anything with a '/') as it is. Only that one
 // is probed. The error names every place that was tried and every name that was found.
 Result<Candidate> resolve(const std::string& name_or_path, const Search& search);
+
+// The program that isolated plugins run in: beside the executable, then in libexec.
+Result<std::string> backend_host(const Search& search);
 
 // The folder for this user's caches, created when missing; empty when there is none to write to.
 std::string user_cache_dir(const Search& search);

@@ -3,6 +3,7 @@
 // See plugin.h. Loading, negotiation, the registry of loaded libraries.
 #include "hal/host/plugin.h"
 
+#include <fcntl.h>
 #include <sys/stat.h>
 
 #include <boost/dll/shared_library.hpp>
@@ -10,9 +11,11 @@
 #include <cstring>
 #include <map>
 #include <mutex>
+#include <tuple>
 
 #include "hal/host/host_context.h"
 #include "hal/host/negotiate.h"
+#include "hal/proxy/proxy.h"
 
 namespace pn::hal {
 
@@ -20,8 +23,10 @@ namespace {
 
 struct Registry {
   std::mutex mutex;
-  std::map<std::pair<dev_t, ino_t>, std::shared_ptr<Plugin>> loaded;
+  // By file, and by whether it is isolated: tests compare both.
+  std::map<std::tuple<dev_t, ino_t, bool>, std::shared_ptr<Plugin>> loaded;
   std::vector<std::unique_ptr<boost::dll::shared_library>> libraries;  // closing would unmap them
+  std::vector<proxy::Fd> files;  // of isolated plugins: open, so that no other file gets their key
 };
 
 // Never destroyed: libraries stay mapped until the process ends, and so does this.
@@ -66,7 +71,8 @@ Result<std::shared_ptr<Plugin>> Plugin::load(const LoadRequest& request) {
   }
   Registry& r = registry();
   std::lock_guard lock(r.mutex);
-  auto found = r.loaded.find({st.st_dev, st.st_ino});
+  const auto key = std::make_tuple(st.st_dev, st.st_ino, request.isolated);
+  auto found = r.loaded.find(key);
   if (found != r.loaded.end()) {
     if (found->second->options_ != request.options) {
       return fail(Code::invalid, candidate.path +
@@ -75,12 +81,24 @@ Result<std::shared_ptr<Plugin>> Plugin::load(const LoadRequest& request) {
     }
     return found->second;
   }
-  PN_TRY(pn_entry_fn entry, open_library(candidate.path));
   std::shared_ptr<Plugin> plugin(new Plugin(*candidate.note, candidate.path, request.options));
-  plugin->host_->set_cache_root(user_cache_dir(request.search));
+  const std::string cache = user_cache_dir(request.search);
+  pn_entry_fn entry = nullptr;
+  if (request.isolated) {
+    PN_TRY(const std::string program, backend_host(request.search));
+    PN_TRY(const proxy::Proxy::Seat seat,
+           proxy::Proxy::seat(
+               {program, candidate.path, cache, request.deadline_ms, request.mirror_results}));
+    entry = seat.entry;
+    plugin->isolation_ = seat.isolation;
+    r.files.emplace_back(::open(candidate.path.c_str(), O_RDONLY | O_CLOEXEC));
+  } else {
+    PN_TRY(entry, open_library(candidate.path));
+    plugin->host_->set_cache_root(cache);
+  }
   PN_TRY(plugin->start(entry));
   std::atexit(at_exit);
-  r.loaded.emplace(std::make_pair(st.st_dev, st.st_ino), plugin);
+  r.loaded.emplace(key, plugin);
   return plugin;
 }
 

@@ -28,6 +28,7 @@
 #include <vector>
 
 #include "hal/host/discover.h"
+#include "hal/host/isolation.h"
 #include "hal/host/note.h"
 #include "hal/host/result.h"
 
@@ -39,6 +40,11 @@ struct LoadRequest {
   std::string plugin;  // name, alias, or a path (anything with a '/')
   Options options;     // the profile's, as text; a key that the plugin does not know is an error
   Search search;
+  // In a process of its own (pantheon-backend-host), behind hal/proxy. No code of it runs here.
+  bool isolated = false;
+  // Of every call to it and of its heartbeat; 0: what hal/proxy/calls.h says for each class.
+  uint32_t deadline_ms = 0;
+  bool mirror_results = false;  // copies results even where the plugin could write them in place
 };
 
 // Fills `code` and `message` of an Error from what a plugin returned; `asked` begins the message.
@@ -88,6 +94,9 @@ class Plugin {
   // Third-party interfaces, as the plugin gave them.
   const void* raw_interface(const char* id) const { return table_.get_interface(id); }
 
+  // nullptr: it runs in this process.
+  Isolation* isolation() const { return isolation_; }
+
   // Ends the plugin's threads: for the last act of a process. False while a Device is open.
   bool shutdown(uint64_t timeout_ns);
 
@@ -105,6 +114,7 @@ class Plugin {
   pn_plugin table_{};
   std::unique_ptr<HostContext> host_;
   std::unique_ptr<Interfaces> interfaces_;
+  Isolation* isolation_ = nullptr;
   std::mutex open_mutex_;
   std::vector<DeviceState*> open_;  // guarded by open_mutex_
   std::atomic<bool> down_{false};

@@ -34,7 +34,9 @@ def installed(root):
 
 def expected(build, source):
     bin_, lib, data = (option(build, n) for n in ("bindir", "libdir", "datadir"))
-    files = {f"{bin_}/pantheon", f"{lib}/pantheon/backend_cpu.so",
+    libexec = option(build, "libexecdir")
+    files = {f"{bin_}/pantheon", f"{libexec}/pantheon-backend-host",
+             f"{lib}/pantheon/backend_cpu.so",
              f"{lib}/pkgconfig/pantheon-hal.pc", f"{data}/man/man1/pantheon.1",
              "lib/systemd/system/pantheon.service",
              f"{data}/doc/pantheon/examples/profile.yaml", f"{data}/doc/pantheon/LICENSE",

@@ -36,7 +36,7 @@ def sources(commands):
 
 def formatted(files):
     extra = []
-    for folder in ("hal/host", "hal/sdk", "models", "engine", "backends", "plugins", "tests"):
+    for folder in ("hal/host", "hal/proxy", "hal/sdk", "models", "engine", "backends", "plugins", "tests"):
         for base, _, names in os.walk(os.path.join(ROOT, folder)):
             extra += [os.path.join(base, n) for n in names
                       if n.endswith((".h", ".cc")) and "_tables." not in n]
