@@ -50,7 +50,7 @@ def suites(args):
                  {"ASAN_OPTIONS": "detect_leaks=1:strict_string_checks=1",
                   "UBSAN_OPTIONS": "halt_on_error=1:print_stacktrace=1"}, targets)
     # What runs threads; the rest has nothing for this one to find.
-    threaded = ["unit_hal", "unit_cpu", "unit_engine", "unit_serve"]
+    threaded = ["unit_hal", "unit_cpu", "unit_engine", "unit_oploop", "unit_serve"]
     tsan = Suite("tsan", "build-tsan", 16, TSAN, some,
                  {"TSAN_OPTIONS": "halt_on_error=1:second_deadlock_stack=1"},
                  [] if args.long else ["unit_plugins", *(f"tests/unit/{name}" for name in threaded)],

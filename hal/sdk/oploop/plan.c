@@ -99,7 +99,8 @@ pn_status loop_read_plan(const pn_plan* plan, pn_plan* head, pn_error* err) {
 
 static void* take(struct loop_arena* arena, uint64_t count, uint64_t bytes) {
   char* at = arena->at;
-  arena->at += (count * bytes + 63) / 64 * 64;
+  /* As a number: counting begins at NULL, to which nothing may be added. */
+  arena->at = (char*)((uintptr_t)at + (count * bytes + 63) / 64 * 64);
   return at;
 }
 
