@@ -200,7 +200,8 @@ pn_status buffer_create(pn_device device, uint32_t heap, uint64_t bytes, pn_buff
                   die->index, static_cast<unsigned long long>(size >> 20),
                   static_cast<unsigned long long>(before >> 20),
                   static_cast<unsigned long long>(die->cap_bytes >> 20));
-    const uint64_t available = available_now(read_host_memory());
+    // More than the die has is not to be had, however much the host may find: a container's limit.
+    const uint64_t available = std::min(available_now(read_host_memory()), die->node.total_bytes);
     if (size > available)
       return fail(err, PN_OUT_OF_MEMORY,
                   "cpu die %u: %llu MiB asked for, %llu MiB of host memory are available",

@@ -50,10 +50,13 @@ pn_status read_array(std::vector<T>* out, const T* from, uint32_t count, const c
                      pn_error* err) {
   if (count != 0 && from == nullptr) return fail(err, PN_INVALID, "plan: %s are NULL", name);
   out->resize(count);
-  for (uint32_t i = 0; i < count; ++i)
+  for (uint32_t i = 0; i < count; ++i) {
     if (!pn_read(&(*out)[i], sizeof(T), PN_AT_CONST(T, from, i), sizeof(T)))
       return fail(err, PN_UNSUPPORTED, "plan: %s[%u] says something newer than this plugin knows",
                   name, i);
+    if ((*out)[i].reserved != 0)
+      return fail(err, PN_INVALID, "plan: %s[%u]: reserved is not 0", name, i);
+  }
   return PN_OK;
 }
 
@@ -61,6 +64,7 @@ pn_status read_op(const pn_op* from, uint32_t index, PlanOp* out, pn_error* err)
   if (!pn_read(&out->op, sizeof(pn_op), from, sizeof(pn_op)))
     return fail(err, PN_UNSUPPORTED, "plan: op %u says something newer than this plugin knows",
                 index);
+  if (out->op.reserved != 0) return fail(err, PN_INVALID, "plan: op %u: reserved is not 0", index);
   const OpFacts* facts = facts_of(out->op.op);
   if (facts == nullptr || out->op.rev != 0 || facts->params_bytes == 0) return PN_OK;
   if (out->op.params == nullptr)
@@ -121,6 +125,11 @@ pn_status check_lists(const Plan& plan, pn_error* err) {
     if (slot.kind > PN_SLOT_OUTPUT || slot.rows > PN_ROWS_OUT || slot.width == 0)
       return fail(err, PN_INVALID, "plan: slot %u has kind %u, rows %u, width %u", i, slot.kind,
                   slot.rows, slot.width);
+    if (slot.kind != PN_SLOT_INTERNAL && slot.type != PN_TYPE_F32 && slot.type != PN_TYPE_F16 &&
+        slot.type != PN_TYPE_BF16)
+      return fail(err, PN_UNSUPPORTED,
+                  "plan: slot %u is bound with type %u; F32 (0), F16 (1) and BF16 (30) are offered",
+                  i, slot.type);
   }
   for (uint32_t i = 0; i < plan.weights.size(); ++i) {
     const pn_status status = check_weight(plan, i, err);

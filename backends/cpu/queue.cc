@@ -208,6 +208,9 @@ pn_status queue_query(uint32_t count, const pn_queue* queues, pn_progress* out, 
 pn_status queue_wait(pn_point point, uint64_t timeout_ns, pn_error* err) {
   Queue* queue = find_queue(point.queue, err);
   if (queue == nullptr) return PN_INVALID;
+  const pn_host& host = state()->host;
+  if (host.thread_check != nullptr && host.thread_check(host.self, PN_THREAD_BLOCK) == 0)
+    return fail(err, PN_INVALID, "queue_wait was called on a thread that must not block");
   const uint64_t start = now_ns();
   for (;;) {
     const uint32_t seen = queue->done.read();
@@ -224,7 +227,7 @@ pn_status queue_error(pn_queue handle, pn_error* err) {
   const Queue* queue = find_queue(handle, err);
   if (queue == nullptr) return PN_INVALID;
   if (queue->state.load(std::memory_order_acquire) == PN_QUEUE_OK)
-    return fail(err, PN_INVALID, "the queue has not failed");
+    return fail(err, PN_OK, "the queue is well");
   if (err != nullptr) pn_write(err, &queue->error, sizeof(queue->error));
   return PN_OK;
 }
