@@ -100,6 +100,23 @@ void add_new(CLI::App* plugin, Args& a) {
       ->expected(1, 2);
 }
 
+void add_check(CLI::App* plugin, Args& a) {
+  CLI::App* c = add_verb(plugin, a, "check", "does a plugin keep the contract? (hal/check)");
+  c->add_option("file", a.operands, "plugin file")->expected(0, 1);
+  c->add_flag("--list", a.list, "the cases: name, group, rule, what");
+  c->add_option("--only", a.only, "this group or case; may be given several times")
+      ->allow_extra_args(false);
+  c->add_flag("--quick", a.quick, "fewer rounds, shorter contexts");
+  c->add_flag("--in-process", a.in_process, "no child processes, for a debugger");
+  c->add_option("--seed", a.seed, "of all random data [1]");
+  c->add_option("--option", a.plugin_options, "KEY=VALUE for the plugin; several times")
+      ->allow_extra_args(false);
+  c->add_option("--reference", a.reference, "plugin to compare with, by name or path");
+  c->add_option("--deadline", a.deadline, "seconds that a case may take [120]")
+      ->check(CLI::Range(1u, 86400u));
+  c->add_option("--run-case", a.run_case)->group("");  // for children of this command
+}
+
 void add_small(CLI::App& app, Args& a) {
   add_shared(app.add_subcommand("devices", "every die, usable or not, and why"), a);
   add_shared(app.add_subcommand("doctor", "named checks of this host; exit code 1 on a failure"),
@@ -108,6 +125,7 @@ void add_small(CLI::App& app, Args& a) {
   plugin->require_subcommand(1);
   add_verb(plugin, a, "list", "every candidate, loaded or refused, and why");
   add_new(plugin, a);
+  add_check(plugin, a);
   CLI::App* profile = app.add_subcommand("profile", "the host profile");
   profile->require_subcommand(1);
   add_verb(profile, a, "check", "what is wrong with it, by line")

@@ -159,6 +159,7 @@ int backend_command(const Args& args) {
 
 int plugin_command(const Args& args) {
   if (args.subcommand == "new") return plugin_new_command(args);
+  if (args.subcommand == "check") return plugin_check_command(args);
   const auto profile = load_profile(args);
   if (!profile) return report(profile.error());
   const hal::Discovery found = hal::discover(search_of(*profile));
@@ -179,6 +180,7 @@ int plugin_command(const Args& args) {
         one["aliases"] = c.note->aliases;
         one["kind"] = c.note->kind;
         one["version"] = c.note->version;
+        one["conformance"] = conformance_text(*c.note);
       }
       list.push_back(std::move(one));
     }
@@ -187,8 +189,10 @@ int plugin_command(const Args& args) {
   }
   for (const hal::Candidate& c : found.candidates) {
     const std::string name = c.note ? c.note->name + " " + c.note->version : "?";
-    print_out(fmt::format("{:<20} {:<9} {}{}\n", name, hal::to_string(c.state), c.path,
-                          c.reason.empty() ? "" : ": " + c.reason));
+    std::string text = c.reason.empty() ? "" : ": " + c.reason;
+    if (c.note && c.state == hal::CandidateState::usable)
+      text += " (" + conformance_text(*c.note) + ")";
+    print_out(fmt::format("{:<20} {:<9} {}{}\n", name, hal::to_string(c.state), c.path, text));
   }
   for (const hal::Place& p : found.places)
     print_out(fmt::format("looked in {} ({}): {}{}\n", p.path, p.origin, hal::to_string(p.state),
