@@ -27,6 +27,9 @@ def the_template(exe, folder, env, cases):
     with cases.case("the template builds against the installed kit only"):
         kit.build(project, env)
         equal(exported(plugin), ["pantheon_plugin_entry_1"])
+    with cases.case("it keeps the contract"):
+        done = harness.run(exe, ["plugin", "check", plugin, "--quick"], folder, seconds=200)
+        contains(done.expect(0).out, " 0 failed")
     with cases.case("its greedy text is that of the cpu plugin"):
         equal(kit.answers(exe, folder, plugin), kit.answers(exe, folder, "cpu"))
     with cases.case("it serves several sequences at once"):
