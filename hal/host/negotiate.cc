@@ -69,6 +69,13 @@ std::string minor_text(uint32_t minor) {
   return std::to_string(PN_ABI_MAJOR) + "." + std::to_string(minor);
 }
 
+// `spoken` is min(ours, the plugin's own). Before 1.0 a minor may change anything.
+bool minors_agree(uint32_t spoken, uint32_t oldest_host) {
+  const uint32_t ours = PN_ABI_MINOR;
+  if (PN_ABI_MAJOR == 0 && spoken != ours) return false;
+  return std::max(spoken, oldest_host) <= ours;
+}
+
 Result<void> check_table(const pn_plugin& given, const std::string& path) {
   if (given.struct_size < kPluginBytes_0_2 || given.struct_size % 8 != 0) {
     return fail(Code::invalid, path + ": expected a table of at least " +
@@ -76,12 +83,14 @@ Result<void> check_table(const pn_plugin& given, const std::string& path) {
                                    std::to_string(given.struct_size) +
                                    ": rebuild it with this pantheon's headers");
   }
-  if (given.abi_minor != PN_ABI_MINOR || given.min_host_minor > PN_ABI_MINOR) {
-    return fail(Code::invalid, path + ": speaks HAL " + minor_text(given.abi_minor) +
-                                   " (hosts from " + minor_text(given.min_host_minor) +
-                                   "), this pantheon speaks HAL " + minor_text(PN_ABI_MINOR) +
-                                   "; while the major is 0 both must agree: install the build of "
-                                   "the plugin that matches, or upgrade pantheon");
+  if (!minors_agree(given.abi_minor, given.min_host_minor)) {
+    return fail(Code::invalid,
+                path + ": speaks HAL " + minor_text(given.abi_minor) + " (hosts from " +
+                    minor_text(given.min_host_minor) + "), this pantheon speaks HAL " +
+                    minor_text(PN_ABI_MINOR) +
+                    (PN_ABI_MAJOR == 0 ? "; while the major is 0 both must agree" : "") +
+                    ": install the build of the plugin that matches, or upgrade "
+                    "pantheon");
   }
   for (const RequiredSlot& slot : kRequired) {
     void* function = nullptr;

@@ -301,12 +301,14 @@ Result<void> check_compatible(const Note& note, const std::string& path) {
     return fail(Code::unsupported, path + ": expected a plugin of kind hal, found kind " +
                                        note.kind + ": this pantheon loads backends only");
   }
-  if (note.abi_major != PN_ABI_MAJOR || note.minor_min > PN_ABI_MINOR ||
-      note.minor_max < PN_ABI_MINOR) {
+  // From 1.0 on a host serves every older minor; before, the same minor only.
+  const uint32_t ours = PN_ABI_MINOR;
+  if (note.abi_major != PN_ABI_MAJOR || note.minor_min > ours ||
+      (PN_ABI_MAJOR == 0 && note.minor_max < ours)) {
     const std::string major = std::to_string(note.abi_major) + ".";
     std::string wants = major + std::to_string(note.minor_min);
     if (note.minor_max != note.minor_min) wants += " to " + major + std::to_string(note.minor_max);
-    const bool newer = note.abi_major > PN_ABI_MAJOR || note.minor_min > PN_ABI_MINOR;
+    const bool newer = note.abi_major > PN_ABI_MAJOR || note.minor_min > ours;
     return fail(Code::unsupported,
                 path + ": needs HAL " + wants + ", this pantheon offers HAL " + host_abi() + ": " +
                     (newer ? "upgrade pantheon, or install an older build of " + note.name

@@ -15,7 +15,11 @@
 
 #include "null.h"
 
-PN_TEST_PLUGIN_NOTE("null", "", PN_VERSION, "Pantheon", "");
+/* The oldest host that is served: its own minor while the major is 0. */
+#ifndef NULL_OLDEST_HOST
+#define NULL_OLDEST_HOST PN_ABI_MINOR
+#endif
+PN_NOTE_ALL("hal", "null", "", NULL_OLDEST_HOST, PN_ABI_MINOR, PN_VERSION, "Pantheon", "", "named");
 
 const pn_host* null_host;
 _Atomic uint64_t null_used[2];
@@ -141,10 +145,10 @@ static pn_status read_options(const pn_host* host, pn_error* err) {
   return PN_OK;
 }
 
-static const pn_plugin table = {
+static pn_plugin table = {
     .struct_size = sizeof(pn_plugin),
     .abi_minor = PN_ABI_MINOR,
-    .min_host_minor = PN_ABI_MINOR,
+    .min_host_minor = NULL_OLDEST_HOST,
     .devices = devices,
     .device_open = device_open,
     .device_close = device_close,
@@ -168,10 +172,13 @@ static const pn_plugin table = {
 
 pn_status pantheon_plugin_entry_1(const pn_host* host, const pn_plugin** out, pn_error* err) {
   if (host == NULL || out == NULL) return null_fail(err, PN_INVALID, "entry: NULL argument");
-  if (host->abi_minor != PN_ABI_MINOR) {
+  uint32_t own = PN_ABI_MINOR, oldest = NULL_OLDEST_HOST;
+  uint32_t spoken = host->abi_minor < own ? host->abi_minor : own;
+  if (host->abi_minor < oldest || (PN_ABI_MAJOR == 0 && host->abi_minor != own)) {
     return null_fail(err, PN_UNSUPPORTED, "speaks HAL %d.%d, the host speaks %d.%u", PN_ABI_MAJOR,
                      PN_ABI_MINOR, PN_ABI_MAJOR, host->abi_minor);
   }
+  table.abi_minor = spoken;
   null_host = host;
   pn_status status = read_options(host, err);
   if (status == PN_OK) *out = &table;

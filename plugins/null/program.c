@@ -10,8 +10,10 @@
 
 #include "null.h"
 
+#define PLAN_BYTES_0_2 72u /* its first released size (R5) */
+
 static pn_status read_plan(const pn_plan* plan, pn_plan* mine, pn_error* err) {
-  if (!pn_read(mine, sizeof *mine, plan, sizeof *mine)) {
+  if (!pn_read(mine, sizeof *mine, plan, PLAN_BYTES_0_2)) {
     return null_fail(err, PN_UNSUPPORTED, "pn_plan says more than HAL %d.%d knows", PN_ABI_MAJOR,
                      PN_ABI_MINOR);
   }

@@ -9,6 +9,10 @@
 
 #include "null.h"
 
+/* First released sizes: an older host's structs are at least so long (R5). */
+#define SUBMIT_BYTES_0_2 48u
+#define STEP_BYTES_0_2 64u
+
 pn_status null_queue_create(pn_device device, uint32_t kind, uint32_t depth, pn_queue* out,
                             pn_error* err) {
   if (null_find(device.id, KIND_DEVICE) == NULL) {
@@ -29,7 +33,8 @@ pn_status null_queue_create(pn_device device, uint32_t kind, uint32_t depth, pn_
 static pn_status write_row(const struct program* program, const pn_step* step, const pn_row* row,
                            pn_error* err) {
   uint64_t bytes = (uint64_t)row->top * sizeof(pn_candidate);
-  if (row->flags & PN_ROW_SAMPLE) bytes += sizeof(pn_result);
+  const int result = (row->flags & PN_ROW_SAMPLE) || row->top > 0;
+  if (result) bytes += sizeof(pn_result);
   if (row->flags & PN_ROW_LOGITS) bytes += (uint64_t)program->vocab * sizeof(float);
   if (row->flags & PN_ROW_HIDDEN) bytes += (uint64_t)program->hidden_width * sizeof(float);
   char* to = null_at(row->target);
@@ -38,7 +43,7 @@ static pn_status write_row(const struct program* program, const pn_step* step, c
                      (unsigned long long)bytes, (unsigned long long)row->target.bytes);
   }
   memset(to, 0, bytes); /* id 0, logit 0, hidden 0 */
-  if (row->flags & PN_ROW_SAMPLE) {
+  if (result) {
     ((pn_result*)(void*)to)->top = row->top;
     to += sizeof(pn_result);
   }
@@ -65,11 +70,16 @@ static pn_status run(const pn_command* command, const pn_submit* submit, pn_erro
     return null_fail(err, PN_INVALID, "RUN: step %u of %u, shape %u of %u", command->step,
                      submit->step_count, command->shape, program->shape_count);
   }
-  const pn_step* step = PN_AT_CONST(pn_step, submit->steps, command->step);
-  for (uint32_t i = 0; i < step->row_count; ++i) {
-    const pn_row* row = &step->rows[i];
+  pn_step step;
+  const pn_step* given = PN_AT_CONST(pn_step, submit->steps, command->step);
+  if (!pn_read(&step, sizeof step, given, STEP_BYTES_0_2)) {
+    return null_fail(err, PN_UNSUPPORTED, "pn_step says more than HAL %d.%d knows", PN_ABI_MAJOR,
+                     PN_ABI_MINOR);
+  }
+  for (uint32_t i = 0; i < step.row_count; ++i) {
+    const pn_row* row = &step.rows[i];
     if (command->kind == PN_CMD_RUN && (row->flags & PN_ROW_HOLD)) continue;
-    pn_status status = write_row(program, step, row, err);
+    pn_status status = write_row(program, &step, row, err);
     if (status != PN_OK) return status;
   }
   return PN_OK;
@@ -86,12 +96,17 @@ static pn_status copy(const pn_command* command, pn_error* err) {
   return PN_OK;
 }
 
-pn_status null_queue_submit(pn_queue queue, const pn_submit* submit, pn_error* err) {
+pn_status null_queue_submit(pn_queue queue, const pn_submit* given, pn_error* err) {
+  pn_submit known, *submit = &known;
   struct object* object = null_find(queue.id, KIND_QUEUE);
   if (object == NULL) return null_fail(err, PN_INVALID, "queue_submit: no such queue");
+  if (!pn_read(submit, sizeof *submit, given, SUBMIT_BYTES_0_2)) {
+    return null_fail(err, PN_UNSUPPORTED, "pn_submit says more than HAL %d.%d knows", PN_ABI_MAJOR,
+                     PN_ABI_MINOR);
+  }
   struct queue* q = &object->as.queue;
   uint64_t last = atomic_load_explicit(&q->completed, memory_order_relaxed);
-  if (submit->struct_size < sizeof(pn_submit) || submit->value <= last) {
+  if (submit->value <= last) {
     return null_fail(err, PN_INVALID, "queue_submit: value %llu after %llu",
                      (unsigned long long)submit->value, (unsigned long long)last);
   }

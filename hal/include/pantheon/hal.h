@@ -48,7 +48,7 @@
  *      seen before in a child process; then review.
  *  R14 Threads of a plugin have names and end in shutdown. host; the end of the process waits.
  *  R15 One symbol leaves the library; drivers are opened at run time, not linked. abi.
- *  R16 While the major is 0, host and plugin must agree on the minor. host refuses, naming both.
+ *  R16 Both speak the older minor; while the major is 0 they must agree. host refuses, naming both.
  */
 #ifndef PANTHEON_HAL_H
 #define PANTHEON_HAL_H
