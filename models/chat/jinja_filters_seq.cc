@@ -106,8 +106,9 @@ Result<std::vector<size_t>> sorted(Runtime& rt, const std::vector<Value>& keys, 
   std::stable_sort(at.begin(), at.end(), [&](size_t x, size_t y) {
     if (!failed) return false;
     Result<Order> o = reverse ? order(rt, keys[y], keys[x]) : order(rt, keys[x], keys[y]);
-    if (!o) failed = tl::make_unexpected(std::move(o).error());
-    return o && *o == Order::less;
+    if (o) return *o == Order::less;
+    failed = tl::make_unexpected(std::move(o).error());
+    return false;
   });
   PN_TRY(std::move(failed));
   return at;
@@ -130,6 +131,7 @@ Result<std::vector<Value>> multi_keys(Runtime& rt, const Seq& seq, const Value* 
     at = end + 1;
   }
   std::vector<Value> keys;
+  keys.reserve(tuples.size());
   for (auto& parts : tuples) keys.push_back(Value::list(std::move(parts), Seq::Shape::tuple));
   return keys;
 }
@@ -143,6 +145,7 @@ Result<Value> sort_filter(Runtime& rt, const Value& self, const Args& args) {
   PN_TRY(std::vector<Value> keys, multi_keys(rt, *seq, a[2], flag(a[1])));
   PN_TRY(std::vector<size_t> at, sorted(rt, keys, flag(a[0])));
   std::vector<Value> items;
+  items.reserve(at.size());
   for (size_t i : at) items.push_back(seq->items[i]);
   return Value::list(std::move(items));
 }
@@ -165,6 +168,7 @@ Result<Value> dictsort_filter(Runtime& rt, const Value& self, const Args& args) 
   PN_TRY(rt.bytes(keys.size() * 4 * sizeof(Value)));
   Value pairs = dict_view(*self.dict(), Seq::Shape::items);
   std::vector<Value> items;
+  items.reserve(at.size());
   for (size_t i : at) items.push_back(pairs.seq()->items[i]);
   return Value::list(std::move(items));
 }

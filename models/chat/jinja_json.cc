@@ -120,8 +120,9 @@ Result<void> Writer::object(const Dict& dict) {
     std::stable_sort(entries.begin(), entries.end(), [&](const auto* a, const auto* b) {
       if (!failed) return false;
       Result<Order> o = order(rt_, a->first, b->first);
-      if (!o) failed = tl::make_unexpected(std::move(o).error());
-      return o && *o == Order::less;
+      if (o) return *o == Order::less;
+      failed = tl::make_unexpected(std::move(o).error());
+      return false;
     });
     PN_TRY(std::move(failed));
   }

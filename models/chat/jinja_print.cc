@@ -115,12 +115,13 @@ std::string float_repr(double d) {
     return sign + mantissa + "e" + (exponent < 0 ? "-" : "+") + power;
   }
   if (exponent < 0) {
-    return sign + "0." + std::string(static_cast<size_t>(-exponent - 1), '0') + digits;
+    return sign + "0." + std::string(static_cast<size_t>(-exponent) - 1, '0') + digits;
   }
   if (n <= exponent + 1) {
-    return sign + digits + std::string(static_cast<size_t>(exponent + 1 - n), '0') + ".0";
+    return sign + digits +
+           std::string(static_cast<size_t>(exponent + 1) - static_cast<size_t>(n), '0') + ".0";
   }
-  size_t point = static_cast<size_t>(exponent + 1);
+  size_t point = static_cast<size_t>(exponent) + 1;
   return sign + digits.substr(0, point) + "." + digits.substr(point);
 }
 

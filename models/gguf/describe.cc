@@ -39,6 +39,7 @@ std::vector<TypeUse> types_of(const File& file) {
     use.bytes += t.bytes;
   }
   std::vector<TypeUse> out;
+  out.reserve(by_type.size());
   for (auto& [type, use] : by_type) out.push_back(std::move(use));
   std::stable_sort(out.begin(), out.end(),
                    [](const TypeUse& a, const TypeUse& b) { return a.bytes > b.bytes; });
