@@ -180,11 +180,18 @@ int check_file(const Args& args, const std::vector<Case>& cases, const check::Se
   uint32_t failed = 0, unsupported = 0;
   if (!args.json)
     print_out(fmt::format("{}: {} cases, seed {}\n", setup.file, cases.size(), setup.seed));
+  bool loads = true;
   for (const Case& c : cases) {
+    if (!loads) {  // each would crash or hang alike
+      all.push_back({c, {State::failed, "not run: probe/load failed"}});
+      ++failed;
+      continue;
+    }
     const bool here = args.in_process && !c.own_process;
     all.push_back(
         {c, here ? check::run_here(c, setup)
                  : check::run_child(child_command(args, setup, c.name), args.deadline * 1000)});
+    loads = all.back().outcome.state != State::failed || c.name != std::string("probe/load");
     failed += all.back().outcome.state == State::failed ? 1 : 0;
     unsupported += all.back().outcome.state == State::unsupported ? 1 : 0;
     if (!args.json) show(all.back());

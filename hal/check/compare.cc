@@ -12,15 +12,19 @@ namespace pn::check {
 
 namespace {
 
+// Over the pairs that are finite.
 double pearson(std::span<const float> a, std::span<const float> b) {
-  const auto n = static_cast<double>(a.size());
-  double ma = 0, mb = 0;
+  const auto finite = [&](size_t i) { return std::isfinite(a[i]) && std::isfinite(b[i]); };
+  double n = 0, ma = 0, mb = 0;
+  for (size_t i = 0; i < a.size(); ++i) n += finite(i) ? 1 : 0;
   for (size_t i = 0; i < a.size(); ++i) {
+    if (!finite(i)) continue;
     ma += static_cast<double>(a[i]) / n;
     mb += static_cast<double>(b[i]) / n;
   }
   double ab = 0, aa = 0, bb = 0;
   for (size_t i = 0; i < a.size(); ++i) {
+    if (!finite(i)) continue;
     const double x = a[i] - ma, y = b[i] - mb;
     ab += x * y;
     aa += x * x;

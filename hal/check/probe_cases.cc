@@ -78,7 +78,9 @@ Result<void> load(Bench& bench) {
   const pn_plugin* table = nullptr;
   pn_error err = new_error();
   const pn_status status = entry(&raw_host(bench).host, &table, &err);
-  if (status != PN_OK || table == nullptr)
+  if (status == PN_OK && table == nullptr)
+    return fail(Code::failed, "the entry gives PN_OK and no table");
+  if (status != PN_OK)
     return fail(Code::failed, fmt::format("the entry gives status {}: {}", status, text_of(err)));
   bench.expect(table->struct_size >= sizeof(pn_plugin), "a table of {} bytes, wanted {}",
                table->struct_size, sizeof(pn_plugin));
