@@ -43,6 +43,15 @@ def the_template(exe, folder, env, cases):
             contains(server.log(), "using template")
 
 
+def hidden_memory(exe, folder, cases):
+    plugin = os.path.join(harness.build_root(exe), "tests", "fixtures", "backend_hidden_die.so")
+    with cases.case("the op-loop never looks behind a die's address"):
+        done = harness.run(exe, ["plugin", "check", plugin, "--quick"], folder, seconds=200)
+        contains(done.expect(0).out, " 0 failed")
+        equal(kit.answers(exe, folder, plugin, kit.QUESTIONS[:2]),
+              kit.answers(exe, folder, "cpu", kit.QUESTIONS[:2]))
+
+
 def new_project(exe, folder, env, cases):
     # Away from its build tree and its data: the files are inside the program.
     lone = shutil.copy(exe, folder.file("pantheon"))
@@ -99,6 +108,7 @@ def main():
             cases.finish()
         env = kit.install(exe, folder)
         the_template(exe, folder, env, cases)
+        hidden_memory(exe, folder, cases)
         new_project(exe, folder, env, cases)
     cases.finish()
 

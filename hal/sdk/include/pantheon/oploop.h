@@ -9,9 +9,11 @@
  *
  * The one idea: the loop walks a plan op by op and calls kernels with addresses. Every address in a
  * kernel's arguments is one that alloc gave, moved by an offset: the loop never reads or writes
- * through it, but by `copy`. Rows are F32, `stride` floats apart.
+ * through it, but by `copy`. Only the structs of this header are the host's. Rows are F32, `stride`
+ * floats apart.
  *
- * Kernels are called by one thread a queue. They may return before the die is done, as long as the
+ * Kernels are called by one thread a queue: a copy of one queue may come beside a run of another.
+ * Copies stay within a die. Kernels may return before the die is done, as long as the
  * die does them in the order of the calls. What they return: PN_OK, or PN_FAILED (the queue fails),
  * or PN_DEVICE_LOST (the die is lost until it is opened again); last_error says why.
  */
