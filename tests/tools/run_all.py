@@ -41,7 +41,7 @@ class Suite:
 
 
 def suites(args):
-    release = Suite("release", "build", 22, STRICT, ["unit", "tidy", "abi", "e2e"])
+    release = Suite("release", "build", 22, STRICT, ["unit", "negative", "tidy", "abi", "e2e"])
     if args.quick:
         return [release]
     # The hour holds the unit tests under both sanitizers; the e2e tests follow with --long.
