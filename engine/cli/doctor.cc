@@ -65,6 +65,18 @@ Finding check_dies(const Args& args) {
   return {Verdict::ok, host->choice, ""};
 }
 
+Finding check_isolation(const Args& args) {
+  const auto profile = load_profile(args);
+  if (!profile) return {Verdict::fail, "the profile cannot be read", "see the check profile"};
+  std::string names;
+  for (const profile::Plugin& plugin : profile->plugins)
+    if (plugin.isolated) names += (names.empty() ? "" : ", ") + plugin.name;
+  const auto program = hal::backend_host(search_of(*profile));
+  if (names.empty()) return {Verdict::ok, "no plugin is isolated", ""};
+  if (!program) return {Verdict::fail, program.error().message, "install pantheon-backend-host"};
+  return {Verdict::ok, fmt::format("{} in processes of their own, {}", names, *program), ""};
+}
+
 Finding check_demo(const Args&) {
   const auto demo = demo_model();
   if (!demo)
@@ -100,9 +112,9 @@ Finding check_memory(const Args&) {
 
 int doctor_command(const Args& args) {
   const std::pair<const char*, std::function<Finding(const Args&)>> checks[] = {
-      {"profile", check_profile}, {"plugins", check_plugins},       {"dies", check_dies},
-      {"demo-model", check_demo}, {"huge-pages", check_huge_pages}, {"open-files", check_files},
-      {"memory", check_memory}};
+      {"profile", check_profile},     {"plugins", check_plugins}, {"dies", check_dies},
+      {"isolation", check_isolation}, {"demo-model", check_demo}, {"huge-pages", check_huge_pages},
+      {"open-files", check_files},    {"memory", check_memory}};
   Json list = Json::array();
   bool failed = false;
   for (const auto& [name, check] : checks) {

@@ -71,7 +71,12 @@ Result<std::shared_ptr<hal::Plugin>> load(const profile::Profile& profile,
     names.push_back(found.note->name);
     names.insert(names.end(), found.note->aliases.begin(), found.note->aliases.end());
   }
-  return hal::Plugin::load({asked, profile.options_for(names), search});
+  hal::LoadRequest request;
+  request.plugin = asked;
+  request.options = profile.options_for(names);
+  request.search = search;
+  request.isolated = profile.isolated(names);
+  return hal::Plugin::load(request);
 }
 
 Result<void> use_named(Host& host, const profile::Plugin& named, bool must) {
@@ -128,8 +133,11 @@ std::string describe_choice(const Host& host, const std::string& why) {
     std::string device;
     for (const Die& die : host.dies)
       if (die.plugin == plugin && die.usable()) ++dies, device = die.info.name;
-    names.push_back(
-        fmt::format("{} ({} {}, {})", plugin->name(), dies, dies == 1 ? "die" : "dies", device));
+    const hal::Isolation* isolation = plugin->isolation();
+    const std::string where =
+        isolation != nullptr ? fmt::format(", in process {}", isolation->pid()) : "";
+    names.push_back(fmt::format("{} ({} {}, {}{})", plugin->name(), dies,
+                                dies == 1 ? "die" : "dies", device, where));
   }
   return fmt::format("using {}: {}", fmt::join(names, ", "), why);
 }

@@ -69,6 +69,9 @@ Json die_json(const Host& host, const Die& die) {
            {"die_index", die.info.die_index},
            {"dies_on_card", die.info.dies_on_card},
            {"numa_node", die.info.numa_node}};
+  const hal::Isolation* isolation = die.plugin->isolation();
+  out["isolation"] = isolation != nullptr ? "process" : "none";
+  if (isolation != nullptr) out["pid"] = isolation->pid();
   if (die.info.pci_domain != PN_NONE)
     out["pci"] = fmt::format("{:04x}:{:02x}:{:02x}.{}", die.info.pci_domain, die.info.pci_bdf >> 8,
                              (die.info.pci_bdf >> 3) & 31, die.info.pci_bdf & 7);
@@ -117,6 +120,12 @@ std::string own_build_id() {
   return id.empty() ? "none" : id;
 }
 
+bool isolated(const profile::Profile& profile, const hal::Note& note) {
+  std::vector<std::string> names = note.aliases;
+  names.push_back(note.name);
+  return profile.isolated(names);
+}
+
 int fail_with(const Error& error) {
   const int code = report(error);
   return error.code == Code::failed ? kPlugin : code;
@@ -142,6 +151,7 @@ int devices_command(const Args& args) {
                             bytes_text(d["bytes_total"].get<uint64_t>()),
                             bytes_text(d["bytes_reserve"].get<uint64_t>()),
                             bytes_text(d["bytes_external"].get<uint64_t>())));
+    if (d.contains("pid")) print_out(fmt::format(" in process {}", d["pid"].get<int>()));
     if (d.contains("reason")) print_out(" " + d["reason"].get<std::string>());
     print_out("\n");
   }
@@ -181,6 +191,7 @@ int plugin_command(const Args& args) {
         one["kind"] = c.note->kind;
         one["version"] = c.note->version;
         one["conformance"] = conformance_text(*c.note);
+        one["isolation"] = isolated(*profile, *c.note) ? "process" : "none";
       }
       list.push_back(std::move(one));
     }
@@ -192,6 +203,7 @@ int plugin_command(const Args& args) {
     std::string text = c.reason.empty() ? "" : ": " + c.reason;
     if (c.note && c.state == hal::CandidateState::usable)
       text += " (" + conformance_text(*c.note) + ")";
+    if (c.note && isolated(*profile, *c.note)) text += " (isolation: process)";
     print_out(fmt::format("{:<20} {:<9} {}{}\n", name, hal::to_string(c.state), c.path, text));
   }
   for (const hal::Place& p : found.places)

@@ -21,6 +21,7 @@
 
 #include "engine/plan/layouts.h"
 #include "engine/plan/pool.h"
+#include "engine/plan/remote_load.h"
 #include "engine/plan/staging.h"
 
 #ifndef MADV_POPULATE_READ
@@ -59,6 +60,7 @@ class Conversion {
   void cut();
   void work();
   Result<void> place(const Piece& piece);
+  void announce();  // what will be read soon
   Result<void> read_in(const Piece& piece);
   Result<void> fill(const Transfer& t, const Piece& piece, std::byte* out);
   void stop(const Error& error);
@@ -78,6 +80,7 @@ class Conversion {
   std::condition_variable ended_;
   std::optional<Error> error_;  // guarded by mutex_, the first one
   std::unique_ptr<Staging> staging_;
+  std::optional<RemoteLoad> remote_;
 };
 
 void Conversion::cut() {
@@ -108,7 +111,10 @@ Result<void> Conversion::run() {
   cut();
   bool staged = std::any_of(job_.transfers.begin(), job_.transfers.end(),
                             [](const Transfer& t) { return t.host == nullptr; });
-  if (staged) {
+  if (job_.load != nullptr) {
+    PN_TRY(RemoteLoad remote, RemoteLoad::open(*job_.load, job_.die->device, *job_.file));
+    remote_.emplace(std::move(remote));
+  } else if (staged) {
     PN_TRY(staging_, Staging::create(*job_.die, piece_max_));
   }
   std::vector<std::thread> threads;
@@ -147,6 +153,12 @@ Result<void> Conversion::place(const Piece& piece) {
   const Transfer& t = job_.transfers[piece.transfer];
   uint64_t offset = piece.first * t.choice.tile_bytes;
   uint64_t bytes = piece.count * t.choice.tile_bytes;
+  announce();
+  if (remote_) {
+    PN_TRY(remote_->place(t, piece.first, piece.count, job_.layout));
+    progress_.done.fetch_add(bytes, std::memory_order_relaxed);
+    return {};
+  }
   PN_TRY(read_in(piece));
   if (t.host != nullptr) {
     PN_TRY(fill(t, piece, t.host + offset));
@@ -160,15 +172,17 @@ Result<void> Conversion::place(const Piece& piece) {
   return {};
 }
 
+void Conversion::announce() {
+  size_t ahead = latest_.load(std::memory_order_relaxed) + 2 * std::max(1u, job_.threads);
+  if (ahead >= pieces_.size()) return;
+  const Piece& next = pieces_[ahead];
+  auto [at, bytes] = window(job_.transfers[next.transfer], next.first, next.count);
+  if (at != nullptr) madvise(const_cast<std::byte*>(at), bytes, MADV_WILLNEED);
+}
+
 // A window that cannot be read is an error here and not a SIGBUS in a kernel.
 Result<void> Conversion::read_in(const Piece& piece) {
   const Transfer& t = job_.transfers[piece.transfer];
-  size_t ahead = latest_.load(std::memory_order_relaxed) + 2 * std::max(1u, job_.threads);
-  if (ahead < pieces_.size()) {
-    const Piece& next = pieces_[ahead];
-    auto [at, bytes] = window(job_.transfers[next.transfer], next.first, next.count);
-    if (at != nullptr) madvise(const_cast<std::byte*>(at), bytes, MADV_WILLNEED);
-  }
   auto [at, bytes] = window(t, piece.first, piece.count);
   if (at == nullptr) return {};
   if (madvise(const_cast<std::byte*>(at), bytes, MADV_POPULATE_READ) == 0 || errno == EINVAL) {

@@ -16,6 +16,7 @@
 
 #include "engine/plan/die.h"
 #include "hal/host/hal.h"
+#include "hal/host/load.h"
 #include "hal/host/result.h"
 #include "models/arch/plan.h"
 
@@ -45,7 +46,9 @@ struct ConvertJob {
   Die* die = nullptr;
   const gguf::File* file = nullptr;
   const hal::Layout* layout = nullptr;  // nullptr: plain copies
-  std::vector<Transfer> transfers;      // in file order
+  // The plugin puts weights in place itself, out of the file's descriptor: no byte passes here.
+  const pn_load_api* load = nullptr;
+  std::vector<Transfer> transfers;  // in file order
   uint32_t threads = 1;
 };
 

@@ -14,9 +14,10 @@ namespace pn::engine {
 
 struct Die {
   hal::Device device;
-  std::string id;       // "cpu:0"
-  std::mutex control;   // held around every [control] call on the device
-  uint64_t budget = 0;  // bytes that all copies on it may take together; 0: what it has
+  std::string id;           // "cpu:0"
+  std::mutex control;       // held around every [control] call on the device
+  uint32_t generation = 0;  // of the isolated plugin's process that it was opened in
+  uint64_t budget = 0;      // bytes that all copies on it may take together; 0: what it has
 };
 
 }  // namespace pn::engine

@@ -75,6 +75,7 @@ ConvertJob Instance::conversion() {
   job.die = die_.get();
   job.file = &model_->file();
   job.layout = layouts_.convert ? &*layouts_.convert : nullptr;
+  job.load = static_cast<const pn_load_api*>(die_->device.plugin().raw_interface(PN_LOAD_ID));
   job.threads = options_.threads != 0 ? options_.threads : std::thread::hardware_concurrency();
   for (uint32_t i = 0; i < plan_.weights.size(); ++i) {
     if (layouts_.shares[i] != i) continue;

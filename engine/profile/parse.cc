@@ -241,12 +241,10 @@ void Reader::plugin(const std::string& name, const Node& value, const std::strin
         {"isolation",
          [&](const Node& v, const std::string& k) {
            std::string found;
-           if (!text(v, k, &found) || found == "none") return;
-           if (found == "process") {
-             not_yet(v, k + ": process", "remove the key; plugins run in the server's process");
-           } else {
+           if (!text(v, k, &found)) return;
+           plugin.isolated = found == "process";
+           if (!plugin.isolated && found != "none")
              problem(v, k + ": expected none or process, found '" + found + "'");
-           }
          }},
         {"options", [&](const Node& v, const std::string& k) {
            if (v.IsNull()) return;

@@ -123,6 +123,13 @@ Options Profile::options_for(const std::vector<std::string>& names) const {
   return options;
 }
 
+bool Profile::isolated(const std::vector<std::string>& names) const {
+  for (const Plugin& plugin : configured) {
+    if (std::find(names.begin(), names.end(), plugin.name) != names.end()) return plugin.isolated;
+  }
+  return false;
+}
+
 const DieRule* Profile::rule_for(const std::string& die) const {
   for (const DieRule& rule : dies) {
     if (matches(rule.match, die)) return &rule;

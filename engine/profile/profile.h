@@ -33,6 +33,7 @@ using Options = std::vector<std::pair<std::string, std::string>>;
 struct Plugin {
   std::string name;       // name, alias, or a path
   bool required = false;  // no usable die: an error, not a line in the log
+  bool isolated = false;  // isolation: process
   Options options;        // as text, in the order given
 };
 
@@ -79,6 +80,8 @@ struct Profile {
 
   // What a plugin gets. names: as it was asked for, and the name and aliases in its note.
   Options options_for(const std::vector<std::string>& names) const;
+  // Whether it runs in a process of its own; names as above.
+  bool isolated(const std::vector<std::string>& names) const;
   const DieRule* rule_for(const std::string& die) const;  // nullptr: none matches
   // What the die manager may use of a die with `total` bytes, before what others hold.
   uint64_t budget(const std::string& die, uint64_t total) const;

@@ -34,6 +34,7 @@ void show_plugins(const Profile& profile, Lines* lines) {
     const std::string key = "plugins." + plugin.name;
     lines->add(key, "in use");
     lines->add(key + ".required", plugin.required ? "true" : "false");
+    lines->add(key + ".isolation", plugin.isolated ? "process" : "none");
     for (const auto& [name, value] : plugin.options) lines->add(key + ".options." + name, value);
   }
   for (const auto& [name, value] : profile.overrides) lines->add("options." + name, value);

@@ -189,7 +189,7 @@ bool Runner::submit(Flight& flight, uint64_t now_ns) {
   Error found{lost ? Code::device_lost : Code::failed,
               copy_.die + " refused a step of " + copy_.model + ": " + error.message, ""};
   if (lost) {
-    fail(std::move(found));
+    fail(std::move(found), error.recovery);
   } else {
     end_live(found);
   }

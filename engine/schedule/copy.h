@@ -70,6 +70,8 @@ struct Copy {
     pn_program program{};
   };
   std::function<Result<Replacement>()> replace;
+  // The die is lost; recovery: PN_RECOVER_*. On the scheduler's thread, before the sequences end.
+  std::function<void(uint32_t recovery)> lost;
 };
 
 }  // namespace pn::engine

@@ -27,10 +27,11 @@ StepArrays::Limits limits_of(const Copy& copy) {
           .bytes = copy.step_bytes_max};
 }
 
-Error queue_error(const Copy& copy, bool lost) {
+Error queue_error(const Copy& copy, bool lost, uint32_t* recovery) {
   pn_error found{};
   found.struct_size = sizeof(found);
   copy.api->queue_error(copy.queue, &found);
+  *recovery = found.recovery;
   std::string text = found.message[0] != 0 ? found.message : "no reason given";
   return {lost ? Code::device_lost : Code::failed,
           copy.die + (lost ? " was lost" : " failed a step") + " while running " + copy.model +
@@ -242,8 +243,9 @@ void Runner::deliver(uint32_t lane, const Drawn& drawn, uint64_t now_ns) {
 // Lost: everything ends. Failed: what was running ends, the queue is replaced, and the waiting
 // ones run on it; no cached page is trusted any more.
 void Runner::queue_failed(bool lost) {
-  Error error = queue_error(copy_, lost);
-  if (lost) return fail(std::move(error));
+  uint32_t recovery = PN_RECOVER_OPERATOR;
+  Error error = queue_error(copy_, lost, &recovery);
+  if (lost) return fail(std::move(error), recovery);
   flight_count_ = 0;
   read_ = value_;
   end_live(error);
@@ -260,10 +262,11 @@ void Runner::end_live(const Error& error) {
   while (!order_.empty()) end(order_.front(), Finish::error, error);
 }
 
-void Runner::fail(Error error) {
+void Runner::fail(Error error, uint32_t recovery) {
   if (error_) return;
   error_ = std::move(error);
   counts.lost.store(true, std::memory_order_release);
+  if (copy_.lost && error_->code == Code::device_lost) copy_.lost(recovery);
   flight_count_ = 0;
   read_ = value_;
   end_live(*error_);
@@ -286,7 +289,8 @@ void Runner::check_deadline(uint64_t now_ns) {
         copy_.die + " has not finished a step of " + copy_.model + " for " +
             std::to_string((now_ns - start) / 1'000'000) +
             " ms: it is taken as lost; reset or reopen it",
-        ""});
+        ""},
+       PN_RECOVER_RESTART_PROCESS);
 }
 
 uint64_t Runner::nap_ns(uint64_t now_ns) const {

@@ -45,8 +45,8 @@ class Runner {
   bool collect(const pn_progress& progress, uint64_t now_ns);
   // Composes and submits while there is something to run and a step may be queued.
   bool pump(uint64_t now_ns);
-  // Ends everything; later jobs end at once with the same error.
-  void fail(Error error);
+  // Ends everything; later jobs end at once with the same error. recovery: of a lost die.
+  void fail(Error error, uint32_t recovery = PN_RECOVER_OPERATOR);
 
   bool busy() const { return flight_count_ != 0; }
   bool empty() const { return flight_count_ == 0 && live_ == 0 && line_.empty(); }

@@ -197,7 +197,8 @@ bool Scheduler::look_after(PluginGroup& group) {
         group.asked[i]->fail(
             {Code::device_lost,
              group.asked[i]->copy().die + " cannot be asked for its progress: " + error.message,
-             ""});
+             ""},
+            error.recovery);
         changed = true;
       } else {
         changed |= group.asked[i]->collect(group.progress[i], now);
@@ -222,7 +223,8 @@ void Scheduler::check_idle_dies() {
       error.struct_size = sizeof(error);
       pn_status status = group.api->memory_status(runner->copy().device, &memory, &error);
       if (status != PN_DEVICE_LOST) continue;
-      runner->fail({Code::device_lost, runner->copy().die + " was lost: " + error.message, ""});
+      runner->fail({Code::device_lost, runner->copy().die + " was lost: " + error.message, ""},
+                   error.recovery);
     }
   }
 }

@@ -12,13 +12,18 @@
 
 namespace pn::engine {
 
-Model::Model(ModelConfig config, std::shared_ptr<Die> die, Scheduler& scheduler)
-    : config_(std::move(config)), die_(std::move(die)), scheduler_(scheduler) {
+Model::Model(ModelConfig config, std::shared_ptr<Die> die, Scheduler& scheduler,
+             std::function<void(Model*)> lost)
+    : config_(std::move(config)),
+      die_(std::move(die)),
+      scheduler_(scheduler),
+      lost_(std::move(lost)),
+      die_id_(die_ ? die_->id : "") {
   facts_.name = config_.name;
   facts_.aliases = config_.aliases;
   facts_.file = config_.file;
   facts_.plugin = config_.plugin->name();
-  facts_.die = die_ ? die_->id : "";
+  facts_.die = die_id_;
   facts_.slots = config_.slots;
   progress_.stall_ns = config_.stall_ns;
   progress_.stalled = [this](const Error& error) { fail(error); };
@@ -32,8 +37,7 @@ void Model::load() {
   if (!loading()) return;
   Result<void> loaded = open_and_load();
   if (!loaded) return fail(loaded.error());
-  std::lock_guard lock(mutex_);
-  if (state_ == ModelState::loading) state_ = ModelState::ready;
+  become_ready();
 }
 
 // What a part that knows no file names says, with the file before it.
@@ -46,9 +50,9 @@ Result<T> Model::in_file(Result<T> found) const {
 
 Result<void> Model::open_and_load() {
   PN_TRY(auto file, gguf::File::open(config_.file));
-  PN_TRY(std::shared_ptr<const arch::Model> model, in_file(arch::Model::load(file)));
+  PN_TRY(model_, in_file(arch::Model::load(file)));
   PN_TRY(words_, in_file(read_words(*file)));
-  const arch::HyperParams& params = model->params();
+  const arch::HyperParams& params = model_->params();
   {
     std::lock_guard lock(mutex_);
     facts_.architecture = params.architecture;
@@ -56,6 +60,11 @@ Result<void> Model::open_and_load() {
     facts_.sampling = words_->sampling;
     facts_.chat_error = words_->chat_error;
   }
+  return bring_up();
+}
+
+// A copy on the die, up to the scheduler: what a load ends with, and a revival is.
+Result<void> Model::bring_up() {
   InstanceOptions options;
   options.model = config_.name;
   options.context = config_.context;
@@ -63,7 +72,7 @@ Result<void> Model::open_and_load() {
   options.kv_type = config_.kv_type;
   options.loss = config_.loss;
   options.threads = config_.load_threads;
-  PN_TRY(instance_, in_file(Instance::plan(std::move(model), die_, options)));
+  PN_TRY(instance_, in_file(Instance::plan(model_, die_, options)));
   {
     std::lock_guard lock(mutex_);
     facts_.context = instance_->context();
@@ -71,12 +80,61 @@ Result<void> Model::open_and_load() {
     facts_.kv_bytes = instance_->need().cache();
     facts_.batch_invariant = instance_->batch_invariant();
   }
+  generation_ = die_->generation;
   PN_TRY(instance_->load(progress_));
-  limits_ = {instance_->sampler(), params.vocab, instance_->context(), kBiasMax, die_->id.c_str()};
+  if (limits_.vocab == 0) {
+    limits_ = {instance_->sampler(), instance_->vocab(), instance_->context(), kBiasMax,
+               die_id_.c_str()};
+  }
   Copy copy = instance_->copy();
   copy.step_deadline_ns = config_.step_deadline_ns;
-  runner_ = scheduler_.add(std::move(copy));
+  copy.lost = [this](uint32_t recovery) { on_lost(recovery); };
+  std::shared_ptr<Runner> runner = scheduler_.add(std::move(copy));
+  std::lock_guard lock(mutex_);
+  runner_ = std::move(runner);
   return {};
+}
+
+// Whoever asks from here on hears that the model is loading. Only a process can be started again by
+// ourselves; any other recovery is an operator's.
+void Model::on_lost(uint32_t recovery) {
+  if (config_.plugin->isolation() == nullptr || recovery != PN_RECOVER_RESTART_PROCESS) return;
+  {
+    std::lock_guard lock(mutex_);
+    if (state_ != ModelState::ready) return;
+    state_ = ModelState::loading;
+  }
+  lost_(this);
+}
+
+void Model::let_go() {
+  std::shared_ptr<Runner> runner;
+  {
+    std::lock_guard lock(mutex_);
+    runner = std::move(runner_);
+  }
+  if (runner) scheduler_.remove(runner);
+  instance_.reset();
+  die_.reset();
+}
+
+Result<void> Model::revive(std::shared_ptr<Die> die) {
+  die_ = std::move(die);
+  PN_TRY(bring_up());
+  become_ready();
+  return {};
+}
+
+// A loss between the scheduler's first look and here was told while nobody could act on it.
+void Model::become_ready() {
+  const hal::Isolation* isolation = config_.plugin->isolation();
+  {
+    std::lock_guard lock(mutex_);
+    if (state_ != ModelState::loading) return;
+    state_ = ModelState::ready;
+  }
+  const bool lost = runner_->counts.lost.load(std::memory_order_acquire);
+  if (lost && isolation != nullptr && !isolation->alive()) on_lost(PN_RECOVER_RESTART_PROCESS);
 }
 
 void Model::fail(const Error& error) {
@@ -114,7 +172,7 @@ ModelStatus Model::status() const {
   if (counts.lost.load(std::memory_order_acquire)) {
     status.state = ModelState::failed;
     status.lost = true;
-    status.error = die_->id + " was lost while it served " + config_.name +
+    status.error = die_id_ + " was lost while it served " + config_.name +
                    ": reset or reopen it, then load the model again";
   }
   return status;
@@ -135,9 +193,19 @@ uint32_t Model::outstanding() const {
   return state_ == ModelState::ready ? runner_->counts.outstanding.load() : 0;
 }
 
-Result<void> Model::check_state() const {
+Result<std::shared_ptr<Runner>> Model::check_state() const {
   std::lock_guard lock(mutex_);
-  if (state_ == ModelState::ready) return {};
+  const hal::Isolation* isolation = config_.plugin->isolation();
+  const bool died =
+      isolation != nullptr && (!isolation->alive() || isolation->generation() != generation_);
+  if (state_ == ModelState::ready && died) {
+    return pn::fail(Code::busy,
+                    fmt::format("the process of {} has died and is started again: try again in a "
+                                "moment",
+                                config_.plugin->name()),
+                    "model_loading");
+  }
+  if (state_ == ModelState::ready) return runner_;
   if (state_ == ModelState::failed) {
     return pn::fail(error_->code,
                     fmt::format("{} is not served: {}", config_.name, error_->message), "model");
@@ -174,7 +242,7 @@ Result<void> Model::check_request(const GenerateRequest& request) const {
 }
 
 Result<uint64_t> Model::start(GenerateRequest request, std::shared_ptr<Listener> listener) {
-  PN_TRY(check_state());
+  PN_TRY(std::shared_ptr<Runner> runner, check_state());
   PN_TRY(check_request(request));
   auto job = std::make_unique<Job>();
   PN_TRY(job->setup, lane_setup(request.sampling, limits_));
@@ -185,10 +253,10 @@ Result<uint64_t> Model::start(GenerateRequest request, std::shared_ptr<Listener>
   job->max_tokens = request.max_tokens == 0 ? room : std::min(request.max_tokens, room);
   job->bias = std::move(request.sampling.bias);
   job->sink =
-      std::make_shared<Generation>(*words_->tokenizer, request, die_->id, std::move(listener));
+      std::make_shared<Generation>(*words_->tokenizer, request, die_id_, std::move(listener));
   job->tokens.reserve(prompt + job->max_tokens);
   job->tokens.assign(request.prompt.begin(), request.prompt.end());
-  return scheduler_.submit(runner_, std::move(job), config_.queue_max);
+  return scheduler_.submit(runner, std::move(job), config_.queue_max);
 }
 
 }  // namespace pn::engine

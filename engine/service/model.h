@@ -6,7 +6,9 @@
 // one idea: what readers see is published once under the lock, and is constant afterwards.
 #pragma once
 
+#include <atomic>
 #include <condition_variable>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -21,12 +23,19 @@ namespace pn::engine {
 
 class Model {
  public:
-  Model(ModelConfig config, std::shared_ptr<Die> die, Scheduler& scheduler);
+  // lost: told on the scheduler's thread that the model's process is gone and it can be revived.
+  Model(ModelConfig config, std::shared_ptr<Die> die, Scheduler& scheduler,
+        std::function<void(Model*)> lost);
   ~Model();
 
   void load();  // blocks; the loading thread
   void cancel_load() { progress_.cancel.store(true); }
   void fail(const Error& error);
+  // After a loss, on the loading thread: lets go of what the lost process held, then loads again.
+  void let_go();
+  Result<void> revive(std::shared_ptr<Die> die);
+  const ModelConfig& config() const { return config_; }
+  uint32_t generation() const { return generation_; }  // of the process that it last loaded to
 
   // [any thread]
   bool answers_to(const std::string& name) const;
@@ -40,14 +49,19 @@ class Model {
 
  private:
   Result<void> open_and_load();
+  Result<void> bring_up();
+  void become_ready();
+  void on_lost(uint32_t recovery);
   template <typename T>
   Result<T> in_file(Result<T> found) const;
-  Result<void> check_state() const;
+  Result<std::shared_ptr<Runner>> check_state() const;
   Result<void> check_request(const GenerateRequest& request) const;
 
   ModelConfig config_;
   std::shared_ptr<Die> die_;
   Scheduler& scheduler_;
+  const std::function<void(Model*)> lost_;
+  const std::string die_id_;
   LoadProgress progress_;
 
   mutable std::mutex mutex_;
@@ -55,7 +69,10 @@ class Model {
   std::optional<Error> error_;
   ModelStatus facts_;
 
-  // Written by the loading thread before state_ becomes ready, constant from then on.
+  // Written by the loading thread before state_ becomes ready, constant from then on; what a
+  // revival replaces is the loading thread's, and runner_ guarded by mutex_ too.
+  std::shared_ptr<const arch::Model> model_;
+  std::atomic<uint32_t> generation_{0};
   std::unique_ptr<Words> words_;
   std::unique_ptr<Instance> instance_;
   SamplingLimits limits_;

@@ -8,6 +8,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <deque>
 #include <filesystem>
 #include <map>
 #include <set>
@@ -37,6 +38,9 @@ class ModelService : public Service {
   Model* find(const std::string& name) const;
   std::shared_ptr<Die> die_of(const ModelConfig& config, std::optional<Error>& error);
   void load_all();
+  void on_lost(Model* model);
+  void await_losses();
+  void revive(Model& model);
   uint32_t outstanding() const;
 
   std::unique_ptr<Scheduler> scheduler_ = std::make_unique<Scheduler>();
@@ -46,7 +50,9 @@ class ModelService : public Service {
   std::atomic<bool> stop_{false};
   std::mutex mutex_;
   std::condition_variable loaded_;
-  bool all_loaded_ = false;  // guarded by mutex_
+  bool all_loaded_ = false;  // guarded by mutex_, as is the next
+  std::deque<Model*> lost_;  // to be revived
+  std::condition_variable wake_;
   std::thread loader_;
 };
 
@@ -54,7 +60,8 @@ ModelService::ModelService(ServiceConfig config) {
   for (ModelConfig& model : config.models) {
     std::optional<Error> error;
     std::shared_ptr<Die> die = die_of(model, error);
-    models_.push_back(std::make_unique<Model>(std::move(model), std::move(die), *scheduler_));
+    models_.push_back(std::make_unique<Model>(std::move(model), std::move(die), *scheduler_,
+                                              [this](Model* lost) { on_lost(lost); }));
     if (error) models_.back()->fail(*error);
   }
   loader_ = std::thread([this] { load_all(); });
@@ -62,7 +69,11 @@ ModelService::ModelService(ServiceConfig config) {
 
 ModelService::~ModelService() {
   draining_.store(true);
-  stop_.store(true);
+  {
+    std::lock_guard lock(mutex_);
+    stop_.store(true);
+  }
+  wake_.notify_all();
   for (auto& model : models_) model->cancel_load();
   loader_.join();
   models_.clear();  // each takes its copy back from the scheduler
@@ -70,7 +81,10 @@ ModelService::~ModelService() {
 
 std::shared_ptr<Die> ModelService::die_of(const ModelConfig& config, std::optional<Error>& error) {
   std::shared_ptr<Die>& die = dies_[{config.plugin.get(), config.device}];
-  if (die) return die;
+  const hal::Isolation* isolation = config.plugin->isolation();
+  const uint32_t generation = isolation != nullptr ? isolation->generation() : 0;
+  if (die && die->generation == generation) return die;
+  die.reset();
   Result<hal::Device> device = hal::Device::open(config.plugin, config.device);
   if (!device) {
     error = device.error();
@@ -80,6 +94,7 @@ std::shared_ptr<Die> ModelService::die_of(const ModelConfig& config, std::option
   die->device = std::move(*device);
   die->id = die->device.id();
   die->budget = config.budget;
+  die->generation = generation;
   return die;
 }
 
@@ -88,9 +103,50 @@ void ModelService::load_all() {
   for (auto& model : models_) {
     if (!stop_.load()) model->load();
   }
-  std::lock_guard lock(mutex_);
-  all_loaded_ = true;
-  loaded_.notify_all();
+  await_losses();
+}
+
+// On the scheduler's thread.
+void ModelService::on_lost(Model* model) {
+  {
+    std::lock_guard lock(mutex_);
+    lost_.push_back(model);
+    all_loaded_ = false;
+  }
+  wake_.notify_all();
+}
+
+// The loading thread's second life: models whose process died.
+void ModelService::await_losses() {
+  for (;;) {
+    Model* model = nullptr;
+    {
+      std::unique_lock lock(mutex_);
+      all_loaded_ = lost_.empty();
+      if (all_loaded_) loaded_.notify_all();
+      wake_.wait(lock, [this] { return stop_.load() || !lost_.empty(); });
+      if (stop_.load()) return;
+      model = lost_.front();
+      lost_.pop_front();
+    }
+    revive(*model);
+  }
+}
+
+// The first model of a plugin starts its process again, the others find it started.
+void ModelService::revive(Model& model) {
+  const ModelConfig& config = model.config();
+  hal::Isolation* isolation = config.plugin->isolation();
+  while (!stop_.load()) {
+    model.let_go();
+    Result<void> restarted = isolation->restart(model.generation());
+    if (!restarted) return model.fail(restarted.error());
+    std::optional<Error> error;
+    std::shared_ptr<Die> die = die_of(config, error);
+    Result<void> revived = error ? tl::make_unexpected(*error) : model.revive(std::move(die));
+    if (revived) return;
+    if (isolation->alive()) return model.fail(revived.error());  // else restart() counts and stops
+  }
 }
 
 Model* ModelService::find(const std::string& name) const {

@@ -29,6 +29,7 @@ constexpr uint64_t kCopyNs = 60'000'000'000;  // one staged piece of a few MiB
 class Window {
  public:
   Window(const std::byte* tensor, uint64_t bytes, const pn_load_piece& piece) {
+    if (bytes == 0) return;  // computed: it came with the message
     static const auto page = static_cast<uintptr_t>(::sysconf(_SC_PAGESIZE));
     const auto base = reinterpret_cast<uintptr_t>(tensor);
     const uint64_t tiles = std::max<uint64_t>(piece.tile_count, 1);

@@ -127,12 +127,21 @@ TEST_CASE("all problems are listed, in order") {
 TEST_CASE("what a later version will do is refused by name, never ignored") {
   for (std::string later : {"models: [{ file: a, copies: 2 }]", "models: [{ file: a, ttl: 10m }]",
                             "models: [{ file: a, dies: ['cpu:0', 'cpu:1'] }]",
-                            "plugins: { cpu: { isolation: process } }",
                             "server: { keys: /etc/pantheon/keys }", "fallback: cpu"}) {
     CAPTURE(later);
     CHECK(has(problem("version: 1\n" + later + "\n"), "is not available in this version: "));
   }
+}
+
+TEST_CASE("isolation: of a plugin, and for every name that it answers to") {
   CHECK(has(problem("version: 1\nplugins: { cpu: { isolation: proces } }\n"), "none or process"));
+  auto p = pn::profile::parse("version: 1\nplugins: { cpu: { isolation: process }, k: {} }\n", "f");
+  REQUIRE(p);
+  CHECK(p->plugins[0].isolated);
+  CHECK_FALSE(p->plugins[1].isolated);
+  CHECK(p->isolated({"processor", "cpu"}));
+  CHECK_FALSE(p->isolated({"k", "kk"}));
+  CHECK_FALSE(p->isolated({"other"}));
 }
 
 TEST_CASE("sizes") {

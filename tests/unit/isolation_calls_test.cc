@@ -61,6 +61,12 @@ void place(const std::shared_ptr<hal::Plugin>& plugin, const hal::Device& device
   piece.offset = 256;
   CHECK(api->place(device.handle(), &piece, &err) == PN_INVALID);
   api->close(source);
+  const std::vector<float> computed(128, 2.5f);  // comes along, and stays as it is here
+  piece.source = 0;
+  piece.computed = computed.data();
+  piece.to.offset += 256;
+  CHECK(api->place(device.handle(), &piece, &err) == PN_OK);
+  piece.source = source;
   piece.offset = 128;
   CHECK(api->place(device.handle(), &piece, &err) == PN_INVALID);
 }
@@ -220,13 +226,15 @@ TEST_CASE("isolated: weights go from the file to the die without passing here") 
     const auto plugin = load(isolated_request(folder, kFragile, {{"deed", deed}}));
     RowRun run(plugin);
     place(plugin, run.device, file, run.memory.slice(1024, 256));
+    const std::vector<float> computed(64, 2.5f);
     pn_command copy{};
     copy.kind = PN_CMD_COPY;
-    copy.source = run.memory.slice(1024, 256);
-    copy.target = run.results.slice(0, 256);
+    copy.source = run.memory.slice(1024, 512);
+    copy.target = run.results.slice(0, 512);
     const pn_submit submit = {sizeof submit, 0, 1, 0, ++run.value, nullptr, &copy, nullptr};
     REQUIRE(run.queue.submit(submit));
     REQUIRE(run.queue.wait(run.value, kLongNs));
     CHECK(std::memcmp(run.results.host(), values.data() + 32 + 32, 256) == 0);
+    CHECK(std::memcmp(static_cast<char*>(run.results.host()) + 256, computed.data(), 256) == 0);
   }
 }
