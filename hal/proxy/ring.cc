@@ -4,6 +4,8 @@
 // ring goes to its beginning, and a head without bytes says so.
 #include "hal/proxy/ring.h"
 
+#include <sched.h>
+
 #include <cstring>
 
 namespace pn::proxy {
@@ -13,12 +15,6 @@ namespace {
 constexpr uint64_t kLine = 64;
 constexpr uint64_t kWordsBytes = 4096;
 static_assert(sizeof(RingWords) <= kWordsBytes);
-
-void pause_core() {
-#if defined(__x86_64__)
-  __builtin_ia32_pause();
-#endif
-}
 
 uint64_t lines(uint64_t bytes) { return (bytes + kLine - 1) / kLine * kLine; }
 
@@ -76,7 +72,7 @@ std::byte* Ring::next(uint64_t timeout_ns) {
   position_ = words().head.load(std::memory_order_relaxed);
   std::byte* at = ready();
   for (const uint64_t end = monotonic_ns() + kSpinNs; at == nullptr && monotonic_ns() < end;) {
-    pause_core();
+    ::sched_yield();  // the producer may be waiting for this very core
     at = ready();
   }
   if (at == nullptr) {
