@@ -139,6 +139,12 @@ struct HostLoad::Transfer {
 };
 
 std::shared_ptr<HostLoad::Transfer> HostLoad::transfer_of(uint64_t device, pn_error* err) {
+  {
+    std::lock_guard lock(mutex_);
+    auto at = transfers_.find(device);
+    if (at != transfers_.end() && at->second != nullptr) return at->second;
+  }
+  std::lock_guard control(control_);  // always before mutex_, as the control thread has them
   std::lock_guard lock(mutex_);
   std::shared_ptr<Transfer>& transfer = transfers_[device];
   if (transfer != nullptr) return transfer;
@@ -157,7 +163,6 @@ std::shared_ptr<HostLoad::Transfer> HostLoad::transfer_of(uint64_t device, pn_er
     set_error(err, PN_UNSUPPORTED, "load: the die has no host heap to copy from");
     return nullptr;
   }
-  std::lock_guard control(control_);
   if (objects_.api().queue_create(made->device->handle, PN_QUEUE_TRANSFER, 16, &made->queue, err) !=
       PN_OK)
     return nullptr;
