@@ -93,6 +93,7 @@ std::string last_lines(const std::string& text) {
 
 pid_t start(const std::vector<std::string>& command, const Pipe& outcome, const Pipe& words) {
   std::vector<char*> argv;
+  argv.reserve(command.size() + 1);
   for (const std::string& part : command) argv.push_back(const_cast<char*>(part.c_str()));
   argv.push_back(nullptr);
   posix_spawn_file_actions_t actions;
