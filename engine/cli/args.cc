@@ -108,6 +108,7 @@ void add_check(CLI::App* plugin, Args& a) {
       ->allow_extra_args(false);
   c->add_flag("--quick", a.quick, "fewer rounds, shorter contexts");
   c->add_flag("--in-process", a.in_process, "no child processes, for a debugger");
+  c->add_flag("--isolated", a.isolated, "the plugin runs in a process of its own, as when served");
   c->add_option("--seed", a.seed, "of all random data [1]");
   c->add_option("--option", a.plugin_options, "KEY=VALUE for the plugin; several times")
       ->allow_extra_args(false);

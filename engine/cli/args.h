@@ -60,12 +60,13 @@ struct Args {
   uint32_t decode_tokens = 128;  // bench
   uint32_t rounds = 3;           // bench
 
-  bool list = false, quick = false, in_process = false;  // plugin check; --seed is sampling's
-  std::vector<std::string> only;                         // groups and cases
-  std::vector<std::string> plugin_options;               // KEY=VALUE
-  std::string reference;                                 // name or path
-  uint32_t deadline = 120;                               // s a case
-  std::string run_case;                                  // a child of plugin check
+  // plugin check; --seed is sampling's
+  bool list = false, quick = false, in_process = false, isolated = false;
+  std::vector<std::string> only;            // groups and cases
+  std::vector<std::string> plugin_options;  // KEY=VALUE
+  std::string reference;                    // name or path
+  uint32_t deadline = 120;                  // s a case
+  std::string run_case;                     // a child of plugin check
 };
 
 struct Parsed {

@@ -82,6 +82,7 @@ std::vector<std::string> child_command(const Args& args, const check::Setup& set
                                       std::to_string(setup.seed)};
   if (args.profile) command.insert(command.end(), {"--profile", *args.profile});
   if (setup.quick) command.emplace_back("--quick");
+  if (setup.isolated) command.emplace_back("--isolated");
   if (!setup.reference.empty()) command.insert(command.end(), {"--reference", setup.reference});
   for (const std::string& option : args.plugin_options)
     command.insert(command.end(), {"--option", option});
@@ -144,7 +145,7 @@ Json as_json(const Args& args, const check::Setup& setup, const hal::Note* note,
 
 // Kept only for a whole check without options: it speaks for the file as it is.
 void keep(const Args& args, const hal::Note& note, const std::vector<Ran>& all) {
-  if (!args.only.empty() || !args.plugin_options.empty()) return;
+  if (!args.only.empty() || !args.plugin_options.empty() || args.isolated) return;
   check::Conformance c;
   for (const Ran& ran : all) {
     if (ran.outcome.state == State::passed) ++c.passed;
@@ -172,6 +173,7 @@ Result<check::Setup> setup_of(const Args& args) {
   setup.reference = args.reference;
   setup.seed = args.seed.value_or(1);
   setup.quick = args.quick;
+  setup.isolated = args.isolated;
   return setup;
 }
 

@@ -55,6 +55,7 @@ Result<std::shared_ptr<hal::Plugin>> Bench::plugin() {
   request.options = setup_.options;
   request.search = setup_.search;
   request.search.probe = false;  // this process is the test process
+  request.isolated = setup_.isolated;
   PN_TRY(plugin_, hal::Plugin::load(request));
   return plugin_;
 }

@@ -46,6 +46,7 @@ struct Setup {
   hal::Search search;     // where the reference is looked for
   uint64_t seed = 1;
   bool quick = false;
+  bool isolated = false;  // the plugin under test runs in pantheon-backend-host
 };
 
 // All cases, group by group.

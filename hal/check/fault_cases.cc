@@ -82,6 +82,7 @@ Result<std::unique_ptr<Side>> side_to_lose(Bench& bench, uint32_t n) {
   request.options.emplace_back("check_fault", "lost:" + std::to_string(n));
   request.search = bench.setup().search;
   request.search.probe = false;
+  request.isolated = bench.setup().isolated;
   auto plugin = hal::Plugin::load(request);
   if (plugin) return Side::open(*plugin);
   if (plugin.error().code != Code::invalid) return tl::unexpected<Error>(plugin.error());

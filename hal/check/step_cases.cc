@@ -230,33 +230,45 @@ Result<void> bindings(Bench& bench) {
   return {};
 }
 
+pn_status submit_empty(Side& side, const hal::Queue& queue, uint64_t value,
+                       std::vector<pn_point> waits) {
+  pn_submit s{};
+  s.struct_size = sizeof s;
+  s.value = value;
+  s.wait_count = static_cast<uint32_t>(waits.size());
+  s.waits = waits.data();
+  pn_error err = new_error();
+  return side.table().queue_submit(queue.handle(), &s, &err);
+}
+
+// A wait that can never be met: refused at once, or (a remote plugin) it fails its queue.
+Result<void> bad_wait(Bench& bench, Side& side, const char* what, uint64_t value) {
+  PN_TRY(hal::Queue queue, side.device().create_queue(PN_QUEUE_RUN, 8));
+  const pn_queue of = value == 0 ? pn_queue{} : value == 1 ? side.queue().handle() : queue.handle();
+  const pn_status status = submit_empty(side, queue, 9, {{of, value == 1 ? uint64_t{1} << 40 : 8}});
+  if (status == PN_INVALID) return {};
+  const bool failed = status == PN_OK && !queue.wait(9, kPatience).has_value();
+  bench.expect(failed, "a wait for {}: status {}, wanted PN_INVALID", what, status);
+  return {};
+}
+
 Result<void> values(Bench& bench) {
   PN_TRY(Side * side, bench.subject());
   PN_TRY(hal::Queue queue, side->device().create_queue(PN_QUEUE_RUN, 8));
-  const auto submit = [&](uint64_t value, std::vector<pn_point> waits) {
-    pn_submit s{};
-    s.struct_size = sizeof s;
-    s.value = value;
-    s.wait_count = static_cast<uint32_t>(waits.size());
-    s.waits = waits.data();
-    pn_error err = new_error();
-    return side->table().queue_submit(queue.handle(), &s, &err);
-  };
-  bench.expect(submit(5, {}) == PN_OK, "value 5 on a new queue is refused");
-  bench.expect(submit(5, {}) == PN_INVALID, "value 5 after 5 is not PN_INVALID");
-  bench.expect(submit(4, {}) == PN_INVALID, "value 4 after 5 is not PN_INVALID");
-  bench.expect(submit(9, {{queue.handle(), 8}}) == PN_INVALID,
-               "a wait for a value of its own queue that was not submitted is not PN_INVALID");
-  bench.expect(submit(9, {{side->queue().handle(), uint64_t{1} << 40}}) == PN_INVALID,
-               "a wait for work that was not submitted is not PN_INVALID");
-  bench.expect(submit(9, {{{}, 1}}) == PN_INVALID, "a wait for no queue is not PN_INVALID");
-  bench.expect(submit(9, {{queue.handle(), 5}}) == PN_OK, "a wait for submitted work is refused");
+  const auto submit = [&](uint64_t value) { return submit_empty(*side, queue, value, {}); };
+  bench.expect(submit(5) == PN_OK, "value 5 on a new queue is refused");
+  bench.expect(submit(5) == PN_INVALID, "value 5 after 5 is not PN_INVALID");
+  bench.expect(submit(4) == PN_INVALID, "value 4 after 5 is not PN_INVALID");
+  bench.expect(submit_empty(*side, queue, 9, {{queue.handle(), 5}}) == PN_OK,
+               "a wait for submitted work is refused");
   PN_TRY(const bool done, queue.wait(9, kPatience));
   bench.expect(done, "the queue does not complete after refused submits");
   PN_TRY(const pn_progress progress, queue.query());
   bench.expect(progress.completed == 9 && progress.state == PN_QUEUE_OK,
                "completed {} in state {}, wanted 9 and 0", progress.completed, progress.state);
-  return {};
+  PN_TRY(bad_wait(bench, *side, "no queue", 0));
+  PN_TRY(bad_wait(bench, *side, "work that was not submitted", 1));
+  return bad_wait(bench, *side, "a value of its own queue that was not submitted", 2);
 }
 
 Result<void> slices(Bench& bench) {
