@@ -54,10 +54,12 @@ Result<std::unique_ptr<Process>> Process::start(ProcessSpec spec, Fd child_end) 
                                 ": isolation needs it beside pantheon or in libexec");
 }
 
-Process::~Process() {
+Process::~Process() { stop(); }
+
+void Process::stop() {
   expect_end();
   kill("was taken down");
-  thread_.join();
+  if (thread_.joinable()) thread_.join();
 }
 
 void Process::run(Fd child_end, std::promise<int>* started) {

@@ -39,7 +39,8 @@ class Process {
  public:
   // Errors: the program cannot be started.
   static Result<std::unique_ptr<Process>> start(ProcessSpec spec, Fd child_end);
-  ~Process();  // kills what still runs, joins
+  ~Process();   // as stop()
+  void stop();  // kills what still runs, joins; the verdict stays. Its owner alone calls it
 
   pid_t pid() const { return pid_; }
   bool dead() const { return dead_.load(std::memory_order_acquire); }

@@ -174,14 +174,16 @@ const void* Proxy::get_interface(const char* id) {
 
 void Proxy::shutdown(uint64_t deadline_ns) {
   const std::shared_ptr<Link> now = link();
-  if (now == nullptr || now->lost()) return;
+  if (now == nullptr) return;
+  if (now->lost()) return now->process().stop();
   const uint64_t start = monotonic_ns();
   const uint64_t left = deadline_ns > start ? deadline_ns - start : 0;
   now->process().expect_end();
   Writer args;
   args.pod(left);
   now->call(Call::shutdown, args, static_cast<uint32_t>(left / 1'000'000 + 1'000));
-  if (!now->process().wait_dead(1'000'000'000)) now->process().kill("did not end when told to");
+  now->process().wait_dead(1'000'000'000);
+  now->process().stop();
 }
 
 // ---- Isolation ----------------------------------------------------------------------------------
