@@ -66,7 +66,8 @@ int bench_command(const Args& args) {
   if (!host) return report(host.error());
   auto models = wanted_models(*host);
   if (!models) return report(models.error());
-  auto config = place(one, *host, models->front());
+  std::vector<std::string> notes;
+  auto config = place(one, *host, models->front(), notes);
   if (!config) return report(config.error());
   engine::BenchConfig bench;
   bench.file = config->file;

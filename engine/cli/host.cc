@@ -178,29 +178,36 @@ Result<Host> open_host(const Args& args) {
   }
   for (const profile::Plugin& named : host.profile.plugins)
     PN_TRY(use_named(host, named, flagged || named.required));
-  if (!has_usable(host.dies))
-    return fail(
-        Code::not_found,
-        fmt::format("no plugin with a usable die:\n  {}\nsee pantheon plugin list and pantheon "
-                    "devices",
-                    fmt::join(host.notes, "\n  ")));
+  if (!has_usable(host.dies)) {
+    std::vector<std::string> lines = host.notes;
+    for (const Die& die : host.dies)
+      lines.push_back(
+          fmt::format("{} ({}): {}: {}", die.id, die.info.name, state_text(die), die.info.reason));
+    return fail(Code::not_found, fmt::format("no plugin with a usable die:\n  {}\nsee pantheon "
+                                             "plugin list and pantheon devices",
+                                             fmt::join(lines, "\n  ")));
+  }
   std::vector<std::string> names;
   for (const auto& plugin : host.plugins) {
     names.push_back(plugin->name());
     for (const std::string& alias : plugin->note().aliases) names.push_back(alias);
   }
+  for (const Die& die : host.dies) names.push_back(die.info.uid);
   PN_TRY(profile::check_pins(host.profile, names));
   host.choice = describe_choice(host, why);
   return host;
 }
 
-Result<Die> choose_die(const Host& host, const std::string& pattern, const std::string& model) {
+Result<Die> choose_die(const Host& host, const std::string& pattern, const std::string& model,
+                       const Unfit& unfit) {
   std::string seen;
   for (const Die& die : host.dies) {
     if (!profile::matches(pattern, die.id) && !profile::matches(pattern, die.info.uid)) continue;
-    if (die.usable()) return die;
-    seen +=
-        fmt::format("\n  {} ({}): {}: {}", die.id, die.info.name, state_text(die), die.info.reason);
+    const auto found = unfit.find(die.id);
+    if (die.usable() && found == unfit.end()) return die;
+    seen += fmt::format("\n  {} ({}): {}: {}", die.id, die.info.name,
+                        die.usable() ? "unusable" : state_text(die),
+                        die.usable() ? found->second : die.info.reason);
   }
   if (seen.empty())
     for (const Die& die : host.dies) seen += fmt::format("\n  {} ({})", die.id, die.info.name);

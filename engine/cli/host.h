@@ -7,6 +7,7 @@
 // had is an error.
 #pragma once
 
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -37,8 +38,11 @@ struct Host {
 Result<profile::Profile> load_profile(const Args& args);
 hal::Search search_of(const profile::Profile& profile);
 Result<Host> open_host(const Args& args);
+// Dies that turned out not to work when they were bound: id -> why.
+using Unfit = std::map<std::string, std::string>;
 // The first usable die that matches `pattern` ("*": any); the error lists all dies and why not.
-Result<Die> choose_die(const Host& host, const std::string& pattern, const std::string& model);
+Result<Die> choose_die(const Host& host, const std::string& pattern, const std::string& model,
+                       const Unfit& unfit = {});
 // The bundled demo model: beside the sources when run in place, else where it is installed.
 Result<std::string> demo_model();
 

@@ -17,8 +17,10 @@ namespace pn::cli {
 // nothing is named.
 Result<std::vector<profile::Model>> wanted_models(const Host& host);
 
-// One model's place and sizes.
-Result<engine::ModelConfig> place(const Args& args, const Host& host, const profile::Model& model);
+// One model's place and sizes. A die that fails its self-check is left out, told in `notes`, unless
+// the profile says require_all.
+Result<engine::ModelConfig> place(const Args& args, const Host& host, const profile::Model& model,
+                                  std::vector<std::string>& notes);
 
 // Places each model on a die and starts loading in the background.
 Result<std::unique_ptr<engine::Service>> start_models(const Args& args, const Host& host,

@@ -25,7 +25,7 @@ Result<std::unique_ptr<Instance>> Instance::plan(std::shared_ptr<const arch::Mod
 
 Instance::~Instance() {
   if (!die_) return;
-  std::lock_guard control(die_->control);
+  const auto control = take_control(*die_);
   queue_ = {};
   program_ = {};
   for (auto* pool : {&staging_, &results_, &work_, &weights_}) pool->reset();
@@ -54,7 +54,7 @@ Result<void> Instance::decide() {
   PN_TRY(plan_, model_->plan(want));
   PN_TRY(check_caches());
 
-  std::lock_guard control(die_->control);
+  const auto control = take_control(*die_);
   uint32_t heap = find_heap(die_->device, PN_HEAP_BINDS);
   if (heap == PN_NONE) {
     return fail(Code::unsupported, die_->id + " has no heap that programs can read weights in");

@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "engine/plan/instance.h"
+#include "hal/host/watch.h"
 
 namespace pn::engine {
 namespace {
@@ -23,7 +24,7 @@ pn_binding bind(uint32_t kind, uint32_t index, const pn_slice& slice) {
 
 Result<void> Instance::load(LoadProgress& progress) {
   {
-    std::lock_guard control(die_->control);
+    const auto control = take_control(*die_);
     PN_TRY(buy());
     PN_TRY(build());
   }
@@ -106,6 +107,7 @@ Copy Instance::copy() {
   copy.die = die_->id;
   copy.api = &die_->device.plugin().table();
   copy.device = die_->device.handle();
+  if (die_->device.plugin().isolation() != nullptr) copy.patience = hal::kIsolatedPatience;
   copy.queue = queue_.handle();
   copy.program = program_.handle();
   copy.shapes = plan_.shapes;
@@ -135,7 +137,7 @@ Copy Instance::copy() {
 // programs, and nothing else can run on this copy meanwhile.
 Result<Copy::Replacement> Instance::replace() {
   {
-    std::lock_guard control(die_->control);
+    const auto control = take_control(*die_);
     queue_ = {};
     program_ = {};
     PN_TRY(build());

@@ -31,7 +31,7 @@ Result<std::unique_ptr<Staging>> Staging::create(Die& die, uint64_t piece_bytes)
   for (const pn_heap_info& info : heaps) {
     staging->copy_alignment_ = std::max(staging->copy_alignment_, info.copy_alignment);
   }
-  std::lock_guard control(die.control);
+  const auto control = take_control(die);
   PN_TRY(staging->queue_, die.device.create_queue(PN_QUEUE_TRANSFER, 8));
   for (uint32_t i = 0; i < kBuffers; ++i) {
     uint64_t bytes = round_up(piece_bytes, staging->copy_alignment_);

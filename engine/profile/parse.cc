@@ -91,6 +91,8 @@ void Reader::read_all(const Node& root) {
         {"dies", bind(&Reader::dies)},
         {"models", bind(&Reader::models)},
         {"server", bind(&Reader::server)},
+        {"require_all",
+         [this](const Node& v, const std::string& k) { boolean(v, k, &out_->require_all); }},
         {"fallback", bind(&Reader::fallback)}});
   if (!root["version"]) problem(root, "'version: 1' is missing: it says which format this is");
 }
@@ -372,6 +374,10 @@ void Reader::server(const Node& value, const std::string& key) {
          [&](const Node& v, const std::string& k) {
            uint64_t n = 0;
            if (number(v, k, {0, 65535}, &n)) out_->server.port = static_cast<uint16_t>(n);
+         }},
+        {"call_deadline_s",
+         [&](const Node& v, const std::string& k) {
+           number(v, k, {1, 3600}, &out_->server.call_deadline_s);
          }},
         {"keys", [&](const Node& v, const std::string& k) {
            not_yet(v, k, "remove it and bind to 127.0.0.1; requests are not authenticated");

@@ -151,7 +151,7 @@ Result<void> check_pins(const Profile& profile, const std::vector<std::string>& 
     for (const std::string& die : model.dies) {
       const std::string plugin = die.substr(0, die.find(':'));
       const bool known = std::any_of(names.begin(), names.end(), [&](const std::string& name) {
-        return matches(plugin, name);
+        return matches(plugin, name) || matches(die, name);
       });
       if (known) continue;
       if (!problems.empty()) problems += "\n";

@@ -59,6 +59,7 @@ struct Model {
 struct Server {
   std::string host = "127.0.0.1";
   uint16_t port = 8080;
+  uint64_t call_deadline_s = 10;  // a call into a plugin that takes longer hangs
 };
 
 struct Profile {
@@ -71,6 +72,7 @@ struct Profile {
   std::vector<DieRule> dies;
   std::vector<Model> models;
   Server server;
+  bool require_all = false;  // a die that fails its self-check is an error, not left out
   Amount reserve{uint64_t{1} << 30, -1};  // per die, where no rule says otherwise
   std::string fallback = "never";
   // dotted key -> "default", "profile FILE:LINE", "environment NAME", "flag --name"

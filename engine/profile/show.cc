@@ -80,6 +80,8 @@ std::vector<Shown> show(const Profile& profile) {
   show_models(profile, &lines);
   lines.add("server.host", profile.server.host);
   lines.add("server.port", std::to_string(profile.server.port));
+  lines.add("require_all", profile.require_all ? "true" : "false");
+  lines.add("server.call_deadline_s", std::to_string(profile.server.call_deadline_s));
   lines.add("fallback", profile.fallback);
   return lines.take();
 }

@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "engine/schedule/runner.h"
+#include "hal/host/watch.h"
 
 namespace pn::engine {
 
@@ -179,7 +180,11 @@ bool Runner::submit(Flight& flight, uint64_t now_ns) {
   submit.steps = &step;
   pn_error error{};
   error.struct_size = sizeof(error);
-  pn_status status = copy_.api->queue_submit(copy_.queue, &submit, &error);
+  pn_status status = PN_OK;
+  {
+    const hal::WatchedCall watched(copy_.api, copy_.patience);
+    status = copy_.api->queue_submit(copy_.queue, &submit, &error);
+  }
   if (status == PN_OK) {
     commit(flight, now_ns);
     return true;

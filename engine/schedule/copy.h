@@ -62,6 +62,7 @@ struct Copy {
   bool reuse_prefix = false;  // a prompt's values do not depend on where it was cut
   ResultArea results;
   BiasArea bias;
+  uint32_t patience = 1;          // of the watchdog with its plugin, see hal::CallWatch
   uint64_t step_deadline_ns = 0;  // a step counts as lost no sooner than this; 0: 60 s
   // A new queue, and a program on it over the same slices, in the place of a queue that failed
   // while its die lives: a program stays on one queue.

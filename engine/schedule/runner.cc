@@ -8,6 +8,8 @@
 #include <cstring>
 #include <utility>
 
+#include "hal/host/watch.h"
+
 namespace pn::engine {
 namespace {
 
@@ -30,7 +32,10 @@ StepArrays::Limits limits_of(const Copy& copy) {
 Error queue_error(const Copy& copy, bool lost, uint32_t* recovery) {
   pn_error found{};
   found.struct_size = sizeof(found);
-  copy.api->queue_error(copy.queue, &found);
+  {
+    const hal::WatchedCall watched(copy.api, copy.patience);
+    copy.api->queue_error(copy.queue, &found);
+  }
   *recovery = found.recovery;
   std::string text = found.message[0] != 0 ? found.message : "no reason given";
   return {lost ? Code::device_lost : Code::failed,

@@ -20,6 +20,22 @@ namespace {
 // An idle die says only through memory_status that it was lost.
 constexpr uint64_t kIdleCheckNs = 1'000'000'000ull;
 
+// How long the end of the process waits for a call that hangs.
+constexpr uint64_t kLastCallNs = 2'000'000'000ull;
+
+Error hung_error(const Copy& copy) {
+  return {Code::device_lost,
+          copy.die + ", which ran " + copy.model +
+              ", did not return from a call: its plugin is lost until pantheon is restarted",
+          ""};
+}
+
+// What a thread that hangs may still touch, kept for good.
+void keep(std::shared_ptr<void> what) {
+  static auto* kept = new std::vector<std::shared_ptr<void>>;
+  kept->push_back(std::move(what));
+}
+
 }  // namespace
 
 uint64_t now_ns() {
@@ -28,20 +44,55 @@ uint64_t now_ns() {
                                    .count());
 }
 
-Scheduler::Scheduler() {
+Scheduler::Scheduler(uint64_t call_deadline_ns) : watchdog_(call_deadline_ns) {
   inbox_.reserve(256);
-  taken_.reserve(256);
-  thread_ = std::thread([this] { loop(); });
+  start(std::make_shared<Loop>());
 }
 
 Scheduler::~Scheduler() {
+  std::unique_lock lock(mutex_);
+  stop_ = true;
+  has_mail_.store(true, std::memory_order_release);
+  wake_.notify_all();
+  watchdog_.hurry(kLastCallNs);
+  removed_.wait(lock, [this] { return ended_; });
+  std::shared_ptr<Loop> last = loop_;
+  lock.unlock();
+  watchdog_.remove(last->watch);
+  last->thread.join();
+}
+
+void Scheduler::start(std::shared_ptr<Loop> loop) {
+  loop->taken.reserve(256);
+  watchdog_.add(loop->watch, [this](const pn_plugin* api) { give_up(api); });
+  Loop* raw = loop.get();
+  std::lock_guard lock(mutex_);
+  loop_ = std::move(loop);
+  raw->thread = std::thread([this, raw] { run(*raw); });
+}
+
+// The thread is in a call of `api` and will not come back: its books are ours. Whatever the plugin
+// may still write to (progress arrays, a runner's step) lives on.
+void Scheduler::give_up(const pn_plugin* api) {
+  if (plugin_hung) plugin_hung(api);
+  auto fresh = std::make_shared<Loop>();
+  std::shared_ptr<Loop> stuck;
   {
     std::lock_guard lock(mutex_);
-    stop_ = true;
-    has_mail_.store(true, std::memory_order_release);
+    stuck = loop_;
+    hung_.push_back(api);
   }
-  wake_.notify_all();
-  thread_.join();
+  stuck->thread.detach();
+  for (PluginGroup& group : stuck->groups) {
+    if (group.api != api) {
+      fresh->groups.push_back(std::move(group));
+      group = PluginGroup{};
+    } else {
+      fresh->orphans.insert(fresh->orphans.end(), group.runners.begin(), group.runners.end());
+    }
+  }
+  keep(stuck);
+  start(std::move(fresh));
 }
 
 std::shared_ptr<Runner> Scheduler::add(Copy copy) {
@@ -90,7 +141,8 @@ uint64_t Scheduler::cpu_ns() const {
   clockid_t clock;
   timespec time{};
   auto* self = const_cast<Scheduler*>(this);
-  if (pthread_getcpuclockid(self->thread_.native_handle(), &clock) != 0) return 0;
+  std::lock_guard lock(self->mutex_);
+  if (pthread_getcpuclockid(loop_->thread.native_handle(), &clock) != 0) return 0;
   clock_gettime(clock, &time);
   return static_cast<uint64_t>(time.tv_sec) * 1'000'000'000ull +
          static_cast<uint64_t>(time.tv_nsec);
@@ -105,45 +157,64 @@ void Scheduler::post(Message message) {
   wake_.notify_one();
 }
 
-void Scheduler::loop() {
+void Scheduler::run(Loop& loop) {
   pthread_setname_np(pthread_self(), "pn-scheduler");
   prctl(PR_SET_TIMERSLACK, 1000UL);  // 1 us: naps of 20 us are not stretched to 70
   hal::ServingThread serving;
-  while (take_messages()) {
+  hal::CallWatch::set_of_thread(loop.watch.get());
+  for (const auto& runner : loop.orphans) {
+    runner->fail(hung_error(runner->copy()));
+  }
+  loop.orphans.clear();
+  while (take_messages(loop)) {
     bool changed = false;
     bool busy = false;
-    for (PluginGroup& group : groups_) {
+    for (PluginGroup& group : loop.groups) {
       changed |= look_after(group);
       for (const auto& runner : group.runners) busy |= runner->busy();
     }
-    if (!busy) check_idle_dies();
-    if (!changed) sleep(busy);
+    if (!busy) check_idle_dies(loop);
+    if (!changed) sleep(loop, busy);
   }
-  groups_.clear();  // ends what is alive
+  loop.groups.clear();  // ends what is alive
+  std::lock_guard lock(mutex_);
+  ended_ = true;
+  removed_.notify_all();
+}
+
+bool Scheduler::hangs(const pn_plugin* api) {
+  std::lock_guard lock(mutex_);
+  return std::find(hung_.begin(), hung_.end(), api) != hung_.end();
 }
 
 // False when the scheduler is to stop.
-bool Scheduler::take_messages() {
+bool Scheduler::take_messages(Loop& loop) {
   if (!has_mail_.load(std::memory_order_acquire)) return true;
   bool stop = false;
   {
     std::lock_guard lock(mutex_);
-    std::swap(inbox_, taken_);
+    std::swap(inbox_, loop.taken);
     has_mail_.store(false, std::memory_order_relaxed);
     stop = stop_;
   }
-  for (Message& message : taken_) handle(message);
-  taken_.clear();
+  for (Message& message : loop.taken) handle(loop, message);
+  loop.taken.clear();
   return !stop;
 }
 
-void Scheduler::handle(Message& message) {
+void Scheduler::handle(Loop& loop, Message& message) {
   switch (message.kind) {
     case Message::kAdd: {
       const pn_plugin* api = message.runner->copy().api;
-      auto at = std::find_if(groups_.begin(), groups_.end(),
+      if (hangs(api)) {
+        message.runner->fail(hung_error(message.runner->copy()));
+        break;
+      }
+      auto at = std::find_if(loop.groups.begin(), loop.groups.end(),
                              [api](const PluginGroup& group) { return group.api == api; });
-      if (at == groups_.end()) at = groups_.insert(groups_.end(), PluginGroup{.api = api});
+      if (at == loop.groups.end()) {
+        at = loop.groups.insert(loop.groups.end(), PluginGroup{.api = api});
+      }
       at->runners.push_back(std::move(message.runner));
       at->queues.reserve(at->runners.size());
       at->asked.reserve(at->runners.size());
@@ -153,7 +224,7 @@ void Scheduler::handle(Message& message) {
     case Message::kRemove: {
       message.runner->fail(
           {Code::cancelled, message.runner->copy().model + " was taken out of service", ""});
-      for (PluginGroup& group : groups_) std::erase(group.runners, message.runner);
+      for (PluginGroup& group : loop.groups) std::erase(group.runners, message.runner);
       message.runner.reset();
       std::lock_guard lock(mutex_);
       ++removals_done_;
@@ -164,12 +235,12 @@ void Scheduler::handle(Message& message) {
       message.runner->enqueue(std::move(message.job));
       break;
     case Message::kCancel:
-      for (PluginGroup& group : groups_) {
+      for (PluginGroup& group : loop.groups) {
         for (const auto& runner : group.runners) runner->cancel(message.id);
       }
       break;
     case Message::kCancelAll:
-      for (PluginGroup& group : groups_) {
+      for (PluginGroup& group : loop.groups) {
         for (const auto& runner : group.runners) runner->cancel_all();
       }
       break;
@@ -189,8 +260,11 @@ bool Scheduler::look_after(PluginGroup& group) {
     pn_error error{};
     error.struct_size = sizeof(error);
     auto count = static_cast<uint32_t>(group.queues.size());
-    pn_status status =
-        group.api->queue_query(count, group.queues.data(), group.progress.data(), &error);
+    pn_status status = PN_OK;
+    {
+      const hal::WatchedCall watched(group.api, group.asked.front()->copy().patience);
+      status = group.api->queue_query(count, group.queues.data(), group.progress.data(), &error);
+    }
     uint64_t now = now_ns();
     for (uint32_t i = 0; i < count; ++i) {
       if (status < 0) {
@@ -210,18 +284,22 @@ bool Scheduler::look_after(PluginGroup& group) {
   return changed;
 }
 
-void Scheduler::check_idle_dies() {
+void Scheduler::check_idle_dies(Loop& loop) {
   uint64_t now = now_ns();
-  if (now < next_idle_check_ns_) return;
-  next_idle_check_ns_ = now + kIdleCheckNs;
-  for (PluginGroup& group : groups_) {
+  if (now < loop.next_idle_check_ns) return;
+  loop.next_idle_check_ns = now + kIdleCheckNs;
+  for (PluginGroup& group : loop.groups) {
     for (const auto& runner : group.runners) {
       if (runner->failed()) continue;
       pn_memory_status memory{};
       memory.struct_size = sizeof(memory);
       pn_error error{};
       error.struct_size = sizeof(error);
-      pn_status status = group.api->memory_status(runner->copy().device, &memory, &error);
+      pn_status status = PN_OK;
+      {
+        const hal::WatchedCall watched(group.api, runner->copy().patience);
+        status = group.api->memory_status(runner->copy().device, &memory, &error);
+      }
       if (status != PN_DEVICE_LOST) continue;
       runner->fail({Code::device_lost, runner->copy().die + " was lost: " + error.message, ""},
                    error.recovery);
@@ -229,24 +307,24 @@ void Scheduler::check_idle_dies() {
   }
 }
 
-void Scheduler::sleep(bool busy) {
-  uint64_t ns = busy ? nap() : kIdleCheckNs;
+void Scheduler::sleep(const Loop& loop, bool busy) {
+  uint64_t ns = busy ? nap(loop) : kIdleCheckNs;
   if (ns == 0) {
     sched_yield();  // due within 50 us; whoever computes goes first
     return;
   }
   std::unique_lock lock(mutex_);
-  if (!busy && groups_.empty()) {
+  if (!busy && loop.groups.empty()) {
     wake_.wait(lock, [this] { return !inbox_.empty() || stop_; });
     return;
   }
   wake_.wait_for(lock, std::chrono::nanoseconds(ns), [this] { return !inbox_.empty() || stop_; });
 }
 
-uint64_t Scheduler::nap() const {
+uint64_t Scheduler::nap(const Loop& loop) const {
   uint64_t now = now_ns();
   uint64_t ns = kIdleCheckNs;
-  for (const PluginGroup& group : groups_) {
+  for (const PluginGroup& group : loop.groups) {
     for (const auto& runner : group.runners) {
       if (runner->busy()) ns = std::min(ns, runner->nap_ns(now));
     }

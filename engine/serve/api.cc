@@ -142,7 +142,14 @@ void Api::handle(HttpRequest request, std::shared_ptr<Exchange> exchange) {
 }
 
 void Api::health(const HttpRequest&, const std::shared_ptr<Exchange>& exchange) {
-  exchange->respond(json_response(200, {{"status", "ok"}, {"version", PN_VERSION}}));
+  Json body{{"status", "ok"}, {"version", PN_VERSION}};
+  const std::string reason = service_.restart_reason();
+  if (!reason.empty()) {  // alive, and what is left is served: a restart is for the operator
+    body["status"] = "degraded";
+    body["restart_needed"] = true;
+    body["reason"] = reason;
+  }
+  exchange->respond(json_response(200, body));
 }
 
 void Api::ready(const HttpRequest&, const std::shared_ptr<Exchange>& exchange) {
@@ -158,8 +165,13 @@ void Api::ready(const HttpRequest&, const std::shared_ptr<Exchange>& exchange) {
     if (!m.error.empty()) one["error"] = m.error;
     list.push_back(std::move(one));
   }
-  HttpResponse response =
-      json_response(all ? 200 : 503, {{"status", all ? "ready" : "not_ready"}, {"models", list}});
+  const std::vector<std::string> notes = service_.notes();
+  Json body{{"status", !all            ? "not_ready"
+                       : notes.empty() ? "ready"
+                                       : "degraded"},
+            {"models", list}};
+  if (!notes.empty()) body["notes"] = notes;
+  HttpResponse response = json_response(all ? 200 : 503, body);
   if (!all) response.headers.emplace_back("Retry-After", "1");
   exchange->respond(std::move(response));
 }

@@ -135,6 +135,10 @@ class Service {
   // Ends it within one step; finished(cancelled) follows unless it had ended. Unknown ids are
   // ignored.
   virtual void cancel(uint64_t id) = 0;
+  // Why this process should be restarted, empty while it should not: a plugin hangs.
+  virtual std::string restart_reason() const { return ""; }
+  // What is served with less than was meant: dies that failed their check.
+  virtual std::vector<std::string> notes() const { return {}; }
   // Blocks until nothing is loading, or the deadline passed.
   virtual void wait_loaded(uint64_t timeout_ns) = 0;
   // Refuses new requests, lets running ones end until the deadline, then cancels them.

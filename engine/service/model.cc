@@ -26,7 +26,10 @@ Model::Model(ModelConfig config, std::shared_ptr<Die> die, Scheduler& scheduler,
   facts_.die = die_id_;
   facts_.slots = config_.slots;
   progress_.stall_ns = config_.stall_ns;
-  progress_.stalled = [this](const Error& error) { fail(error); };
+  progress_.stalled = [this](const Error& error) {
+    fail(error);
+    if (stalled) stalled();
+  };
 }
 
 Model::~Model() {
@@ -163,6 +166,7 @@ ModelStatus Model::status() const {
   if (error_) {
     status.error = error_->message;
     status.no_memory = error_->code == Code::out_of_memory;
+    status.lost = error_->code == Code::device_lost;
   }
   if (state_ != ModelState::ready) return status;
   const Runner::Counts& counts = runner_->counts;
@@ -172,8 +176,10 @@ ModelStatus Model::status() const {
   if (counts.lost.load(std::memory_order_acquire)) {
     status.state = ModelState::failed;
     status.lost = true;
-    status.error = die_id_ + " was lost while it served " + config_.name +
-                   ": reset or reopen it, then load the model again";
+    status.error =
+        die_id_ + " was lost while it served " + config_.name +
+        (config_.plugin->abandoned() ? ": a call into its plugin did not return; restart pantheon"
+                                     : ": reset or reopen it, then load the model again");
   }
   return status;
 }

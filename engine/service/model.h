@@ -29,6 +29,8 @@ class Model {
   ~Model();
 
   void load();  // blocks; the loading thread
+  // On the loading thread, once: no byte has moved for stall_ns, and it may never come back.
+  std::function<void()> stalled;
   void cancel_load() { progress_.cancel.store(true); }
   void fail(const Error& error);
   // After a loss, on the loading thread: lets go of what the lost process held, then loads again.
@@ -40,6 +42,7 @@ class Model {
   // [any thread]
   bool answers_to(const std::string& name) const;
   const std::string& name() const { return config_.name; }
+  const std::shared_ptr<hal::Plugin>& plugin() const { return config_.plugin; }
   ModelStatus status() const;
   bool loading() const;
   const tok::Tokenizer* tokenizer() const;  // nullptr unless ready, and the next one too

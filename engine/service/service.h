@@ -36,6 +36,8 @@ struct ModelConfig {
 
 struct ServiceConfig {
   std::vector<ModelConfig> models;  // the first one answers requests that name none
+  std::vector<std::string> notes;   // what is not as it should be: dies that were left out
+  uint64_t call_deadline_ns = 10'000'000'000ull;  // a call into a plugin that takes longer hangs
 };
 
 // Opens the dies and starts loading, in order, in the background. Errors: no model, a name or alias

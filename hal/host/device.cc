@@ -8,6 +8,8 @@
 #include <thread>
 #include <utility>
 
+#include "hal/host/watch.h"
+
 namespace pn::hal {
 
 namespace {
@@ -29,13 +31,27 @@ pn_error no_error() {
   return failed(*device.plugin, call, status, error);
 }
 
+[[gnu::cold]] tl::unexpected<Error> gone(const Plugin& plugin) {
+  return fail(Code::device_lost, plugin.name() +
+                                     ": a call into it never returned, and it is not called any "
+                                     "more: restart pantheon");
+}
+
 }  // namespace
+
+// Before every call through the table that has an answer.
+#define PN_CALL(p)                     \
+  if ((p).abandoned()) return gone(p); \
+  const WatchedCall watched_call(&(p).table(), (p).isolation() != nullptr ? kIsolatedPatience : 1)
 
 // ---- Device -------------------------------------------------------------------------------------
 
 DeviceState::~DeviceState() {
   if (handle.id == 0) return;
-  plugin->table().device_close(handle);
+  if (!plugin->abandoned()) {
+    const WatchedCall watched_call(&plugin->table());
+    plugin->table().device_close(handle);
+  }
   std::lock_guard lock(plugin->open_mutex_);
   std::erase(plugin->open_, this);
 }
@@ -52,6 +68,7 @@ void DeviceState::note(pn_status status, const pn_error& error) {
 }
 
 Result<Device> Device::open(const std::shared_ptr<Plugin>& plugin, uint32_t index) {
+  PN_CALL(*plugin);
   PN_TRY(std::vector<pn_device_info> infos, plugin->devices());
   const std::string id = plugin->name() + ":" + std::to_string(index);
   if (index >= infos.size()) {
@@ -97,6 +114,7 @@ uint32_t Device::find_heap(uint32_t kind, uint32_t flags) const {
 }
 
 Result<pn_memory_status> Device::memory_status() const {
+  PN_CALL(plugin());
   pn_memory_status out{};
   out.struct_size = sizeof out;
   pn_error err = no_error();
@@ -106,6 +124,7 @@ Result<pn_memory_status> Device::memory_status() const {
 }
 
 Result<Buffer> Device::create_buffer(uint32_t heap, uint64_t bytes) const {
+  PN_CALL(plugin());
   Buffer buffer;
   pn_error err = no_error();
   pn_status st =
@@ -123,6 +142,7 @@ Result<Buffer> Device::create_buffer(uint32_t heap, uint64_t bytes) const {
 }
 
 Result<Buffer> Device::import(const pn_import& range) const {
+  PN_CALL(plugin());
   const auto* api = plugin().interface<pn_hostmem_api>();
   if (api == nullptr) {
     return fail(Code::unsupported, plugin().name() + ": no pantheon.hostmem/1: copy instead");
@@ -141,6 +161,7 @@ Result<Buffer> Device::import(const pn_import& range) const {
 }
 
 Result<Report> Device::query(const pn_plan& plan) const {
+  PN_CALL(plugin());
   Report report;
   pn_span span{};
   span.struct_size = sizeof span;
@@ -185,6 +206,7 @@ std::string Report::unsupported() const {
 
 Result<Program> Device::create_program(const pn_plan& plan,
                                        std::span<const pn_binding> bindings) const {
+  PN_CALL(plugin());
   Program program;
   pn_error err = no_error();
   pn_status st =
@@ -199,6 +221,7 @@ Result<Program> Device::create_program(const pn_plan& plan,
 }
 
 Result<Queue> Device::create_queue(uint32_t kind, uint32_t depth) const {
+  PN_CALL(plugin());
   Queue queue;
   pn_error err = no_error();
   pn_status st = plugin().table().queue_create(handle(), kind, depth, &queue.handle_, &err);
@@ -211,6 +234,7 @@ Result<Queue> Device::create_queue(uint32_t kind, uint32_t depth) const {
 }
 
 Result<pn_sampler_info> Device::sampler() const {
+  PN_CALL(plugin());
   pn_sampler_info info{};
   info.struct_size = sizeof info;
   const auto* api = plugin().interface<pn_sampler_api>();
@@ -221,10 +245,22 @@ Result<pn_sampler_info> Device::sampler() const {
   return info;
 }
 
+Result<void> Device::self_check() const {
+  PN_CALL(plugin());
+  const auto* api = plugin().interface<pn_reset_api>();
+  if (api == nullptr) return {};
+  pn_error err = no_error();
+  const pn_status st = api->self_check(handle(), &err);
+  if (st == PN_OK || st == PN_UNSUPPORTED) return {};
+  return failed(*state_, "self-check failed", st, err);
+}
+
 // ---- Buffer, Program ----------------------------------------------------------------------------
 
 Buffer::~Buffer() {
-  if (handle_.id != 0) device_->table().buffer_destroy(handle_);
+  if (handle_.id == 0 || device_->plugin->abandoned()) return;
+  const WatchedCall watched_call(&device_->table());
+  device_->table().buffer_destroy(handle_);
 }
 
 Buffer& Buffer::operator=(Buffer&& other) noexcept {
@@ -242,7 +278,9 @@ void Buffer::swap(Buffer& other) noexcept {
 }
 
 Program::~Program() {
-  if (handle_.id != 0) device_->table().program_destroy(handle_);
+  if (handle_.id == 0 || device_->plugin->abandoned()) return;
+  const WatchedCall watched_call(&device_->table());
+  device_->table().program_destroy(handle_);
 }
 
 Program& Program::operator=(Program&& other) noexcept {
@@ -257,6 +295,7 @@ void Program::swap(Program& other) noexcept {
 }
 
 Result<pn_program_status> Program::status() const {
+  PN_CALL(*device_->plugin);
   pn_program_status out{};
   out.struct_size = sizeof out;
   pn_error err = no_error();
@@ -287,7 +326,9 @@ Result<pn_program_status> Program::wait_ready(uint64_t timeout_ns) const {
 // ---- Queue --------------------------------------------------------------------------------------
 
 Queue::~Queue() {
-  if (handle_.id != 0) device_->table().queue_destroy(handle_);
+  if (handle_.id == 0 || device_->plugin->abandoned()) return;
+  const WatchedCall watched_call(&device_->table());
+  device_->table().queue_destroy(handle_);
 }
 
 Queue& Queue::operator=(Queue&& other) noexcept {
@@ -302,6 +343,7 @@ void Queue::swap(Queue& other) noexcept {
 }
 
 Result<bool> Queue::submit(const pn_submit& submit) const {
+  PN_CALL(*device_->plugin);
   pn_error err = no_error();
   pn_status st = device_->table().queue_submit(handle_, &submit, &err);
   if (st == PN_OK) return true;
@@ -310,6 +352,7 @@ Result<bool> Queue::submit(const pn_submit& submit) const {
 }
 
 Result<pn_progress> Queue::query() const {
+  PN_CALL(*device_->plugin);
   pn_progress progress{};
   pn_error err = no_error();
   pn_status st = device_->table().queue_query(1, &handle_, &progress, &err);
@@ -320,6 +363,7 @@ Result<pn_progress> Queue::query() const {
 }
 
 Result<bool> Queue::wait(uint64_t value, uint64_t timeout_ns) const {
+  PN_CALL(*device_->plugin);
   pn_error err = no_error();
   pn_status st = device_->table().queue_wait(pn_point{handle_, value}, timeout_ns, &err);
   if (st == PN_OK) return true;
@@ -328,6 +372,14 @@ Result<bool> Queue::wait(uint64_t value, uint64_t timeout_ns) const {
 }
 
 pn_error Queue::failure() const {
+  if (device_->plugin->abandoned()) {
+    pn_error lost = no_error();
+    lost.code = PN_DEVICE_LOST;
+    lost.scope = PN_SCOPE_PLUGIN;
+    lost.recovery = PN_RECOVER_RESTART_PROCESS;
+    return lost;
+  }
+  const WatchedCall watched_call(&device_->table());
   pn_error err = no_error();
   pn_status st = device_->table().queue_error(handle_, &err);
   if (err.code == PN_OK) err.code = st;
@@ -337,6 +389,7 @@ pn_error Queue::failure() const {
 
 Result<void> query_many(const Plugin& plugin, std::span<const pn_queue> queues,
                         std::span<pn_progress> progress) {
+  PN_CALL(plugin);
   pn_error err = no_error();
   pn_status st = plugin.table().queue_query(static_cast<uint32_t>(queues.size()), queues.data(),
                                             progress.data(), &err);

@@ -149,6 +149,8 @@ class Device {
   Result<Report> query(const pn_plan& plan) const;
   Result<Program> create_program(const pn_plan& plan, std::span<const pn_binding> bindings) const;
   Result<Queue> create_queue(uint32_t kind, uint32_t depth) const;
+  // pantheon.reset/1: known inputs against stored answers; well when the plugin lacks it.
+  Result<void> self_check() const;
   // pantheon.sampler/1; all zero when the plugin lacks it.
   Result<pn_sampler_info> sampler() const;
 

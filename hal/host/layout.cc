@@ -50,6 +50,10 @@ Result<std::vector<pn_layout_choice>> Layout::rank(const pn_weight& weight) cons
 
 Result<void> Layout::convert(const pn_weight& weight, const pn_layout_choice& choice,
                              const void* source, void* out, uint64_t first, uint64_t count) const {
+  if (plugin_->abandoned()) {
+    return fail(Code::device_lost,
+                plugin_->name() + ": it is not called any more: restart pantheon");
+  }
   pn_error err = no_error();
   pn_status st = plugin_->interface<pn_layout_api>()->convert(&weight, target_, choice.layout,
                                                               source, out, first, count, &err);

@@ -7,14 +7,18 @@
 #include <sys/stat.h>
 
 #include <boost/dll/shared_library.hpp>
+#include <chrono>
 #include <cstdlib>
 #include <cstring>
+#include <future>
 #include <map>
 #include <mutex>
+#include <thread>
 #include <tuple>
 
 #include "hal/host/host_context.h"
 #include "hal/host/negotiate.h"
+#include "hal/host/validate.h"
 #include "hal/proxy/proxy.h"
 
 namespace pn::hal {
@@ -35,9 +39,18 @@ Registry& registry() {
   return *r;
 }
 
-// Registered after a library's own static destructors, so it runs before them.
+constexpr uint64_t kShutdownNs = 2'000'000'000;
+
+// Registered after a library's own static destructors, so it runs before them. A shutdown that does
+// not return is left behind: the process ends all the same.
 void at_exit() {
-  for (auto& [key, plugin] : registry().loaded) plugin->shutdown(2'000'000'000);
+  auto over = std::make_shared<std::promise<void>>();
+  std::future<void> done = over->get_future();
+  std::thread([over] {
+    for (auto& [key, plugin] : registry().loaded) plugin->shutdown(kShutdownNs);
+    over->set_value();
+  }).detach();
+  done.wait_for(std::chrono::nanoseconds(2 * kShutdownNs));
 }
 
 // dlopen with the rules of the contract: absolute path, all symbols now, none shared, never closed.
@@ -116,15 +129,27 @@ Plugin::Plugin(Note note, std::string path, Options options)
       host_(std::make_unique<HostContext>(note_.name, path_, options_)),
       interfaces_(std::make_unique<Interfaces>()) {}
 
-Plugin::~Plugin() { shutdown(2'000'000'000); }
+Plugin::~Plugin() { shutdown(kShutdownNs); }
 
 Result<void> Plugin::start(pn_entry_fn entry) {
   PN_TRY(table_, negotiate(entry, host_->abi(), path_));
+  if (validation_wanted()) {
+    PN_TRY(validation_, Validation::begin(table_, host_->abi()));
+    table_ = validation_->table();
+  }
   fetch_interfaces();
   return {};
 }
 
+void Plugin::abandon() {
+  if (abandoned_.exchange(true)) return;
+  static const char text[] =
+      "a call did not return: the plugin is not called any more; restart pantheon to use it again";
+  host_->abi()->log(host_->abi()->self, PN_LOG_PLUGIN_BUG, text, sizeof text - 1);
+}
+
 bool Plugin::shutdown(uint64_t timeout_ns) {
+  if (abandoned()) return false;
   {
     std::lock_guard lock(open_mutex_);
     if (!open_.empty()) return false;

@@ -67,6 +67,7 @@ class ServingThread {
 
 struct HostContext;
 struct DeviceState;
+class Validation;
 
 class Plugin {
  public:
@@ -97,8 +98,14 @@ class Plugin {
   // nullptr: it runs in this process.
   Isolation* isolation() const { return isolation_; }
 
-  // Ends the plugin's threads: for the last act of a process. False while a Device is open.
+  // Ends the plugin's threads: for the last act of a process. False while a Device is open, or once
+  // abandoned.
   bool shutdown(uint64_t timeout_ns);
+
+  // A call never returned: from here on nothing of this plugin is called in this process. What it
+  // gave is left as it is, calls of the wrapper say device_lost.
+  void abandon();
+  bool abandoned() const { return abandoned_.load(std::memory_order_relaxed); }
 
  private:
   friend class Device;
@@ -113,11 +120,13 @@ class Plugin {
   Options options_;
   pn_plugin table_{};
   std::unique_ptr<HostContext> host_;
+  std::unique_ptr<Validation> validation_;  // with PANTHEON_HAL_VALIDATE=1, else null
   std::unique_ptr<Interfaces> interfaces_;
   Isolation* isolation_ = nullptr;
   std::mutex open_mutex_;
   std::vector<DeviceState*> open_;  // guarded by open_mutex_
   std::atomic<bool> down_{false};
+  std::atomic<bool> abandoned_{false};
 };
 
 template <>

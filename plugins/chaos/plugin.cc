@@ -19,7 +19,7 @@ namespace chaos {
 namespace {
 
 State* g_state;                   // the last one stays: counts() is read after shutdown
-std::vector<State*>* g_occupied;  // those that a call still hangs in
+std::vector<State*>* g_occupied;  // those that a call hangs in, or has hung in
 
 pn_device_info describe(const Die& die) {
   State& s = state();
@@ -171,7 +171,7 @@ pn_status begin(const pn_host* host, pn_error* err) {
   fresh->began_ns = host->now_ns(host->self);
   fresh->dies.resize(fresh->options.dies.size());
   for (uint32_t i = 0; i < fresh->dies.size(); ++i) fresh->dies[i].index = i;
-  if (g_state != nullptr && g_state->counts.hung != 0) {
+  if (g_state != nullptr && (g_state->counts.hung != 0 || g_state->release)) {
     if (g_occupied == nullptr) g_occupied = new std::vector<State*>;
     g_occupied->push_back(g_state);
   } else {

@@ -3,6 +3,7 @@
 """The server on scripted dies: text as written, and every misfortune answered in order."""
 import os
 import sys
+import threading
 import time
 
 import harness
@@ -97,10 +98,29 @@ def losses(exe, cases):
         contains(harness.run(exe, args, folder).expect(harness.MEMORY).err, "refuses allocation 2")
 
 
+def judged(exe, cases):
+    for plugin, options in (("cpu", ""), ("chaos", "step_ns: 1ms, fail_step: 30"), ("null", "")):
+        with harness.Folder() as folder, cases.case(f"judged, {plugin} and the server behave"):
+            path = harness.profile(folder, "judged.yaml",
+                                   f"plugins: {{ {plugin}: {{ options: {{ {options} }} }} }}\n"
+                                   f"models: [{{ name: m, file: {harness.DEMO}, context: 256 }}]\n")
+            env = folder.environment(PANTHEON_HAL_VALIDATE="1")
+            with harness.Server(exe, folder, [], ["--profile", path], env=env) as server:
+                asked = [threading.Thread(target=ask, args=(server, "m", 24)) for _ in range(6)]
+                for thread in asked:
+                    thread.start()
+                for thread in asked:
+                    thread.join()
+                list(stream(server, tokens=20))
+                server.stop()
+                for told in ("misuse by pantheon", "bug in the plugin"):
+                    assert told not in server.log(), server.log()
+
+
 def main():
     cases = harness.Cases()
     start = time.monotonic()
-    for part in (scripted, examples, losses):
+    for part in (scripted, examples, losses, judged):
         part(sys.argv[1], cases)
     print(f"{time.monotonic() - start:.1f} s")
     cases.finish()
