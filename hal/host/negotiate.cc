@@ -20,9 +20,9 @@ constexpr uint32_t kPluginBytes_0_2 = 168;  // frozen first size of pn_plugin
 // What a missing optional slot is replaced with: PN_UNSUPPORTED, and the slot's name in the error,
 // which is the last argument of every function that can fail.
 template <auto Slot>
-struct Stub;
+struct Absent;
 template <class T, class... Args, pn_status (*T::*Slot)(Args...)>
-struct Stub<Slot> {
+struct Absent<Slot> {
   static inline const char* name = "";
   static pn_status call(Args... args) {
     pn_error* err = std::get<sizeof...(Args) - 1>(std::tuple<Args...>(args...));
@@ -36,8 +36,8 @@ struct Stub<Slot> {
 
 template <auto Slot, class T>
 void fill(T* table, const char* name) {
-  Stub<Slot>::name = name;
-  if (table->*Slot == nullptr) table->*Slot = &Stub<Slot>::call;
+  Absent<Slot>::name = name;
+  if (table->*Slot == nullptr) table->*Slot = &Absent<Slot>::call;
 }
 
 template <class T>

@@ -4,7 +4,7 @@
 //
 // Owns loading (Boost.DLL), negotiation, the complete copy of the table and the host's side of the
 // contract (log, clock, thread_check). Knows no plugin by name. The one idea: a table slot is never
-// null above this line: a missing one is a stub that answers PN_UNSUPPORTED with the slot's name.
+// null above this line: a missing one is filled: it answers PN_UNSUPPORTED with the slot's name.
 //
 // A library is loaded once a process and stays mapped; loading it again with equal options gives
 // the same object. Its shutdown() runs at the end of the process, unless a Device is still open.

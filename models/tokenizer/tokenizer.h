@@ -37,7 +37,7 @@ class Tokenizer {
     bool parse_special = false;
   };
 
-  // Refuses by name a model or pre-tokenizer that is not implemented, and vocabularies that
+  // Refuses by name a model or pre-tokenizer that is not known here, and vocabularies that
   // contradict themselves (sizes, merges, types).
   static Result<std::unique_ptr<Tokenizer>> create(Vocabulary vocabulary);
 
