@@ -3,7 +3,9 @@
 // Group memory: what is taken is told, what is refused changes nothing, what is closed comes back.
 #include <dirent.h>
 
+#include <chrono>
 #include <fstream>
+#include <thread>
 
 #include "hal/check/contract.h"
 
@@ -183,6 +185,16 @@ Usage usage() {
   return now;
 }
 
+// A joined thread may be listed for a moment: up to 2 s are given until the count is back.
+Usage settled(const Usage& first) {
+  Usage now = usage();
+  for (int i = 0; i < 200 && now.threads > first.threads; ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    now = usage();
+  }
+  return now;
+}
+
 constexpr uint64_t kTouched = 1 << 20;  // of each round: what a lost buffer would weigh
 
 Result<uint64_t> one_round(Bench& bench, const std::shared_ptr<hal::Plugin>& plugin) {
@@ -214,7 +226,7 @@ Result<void> leak(Bench& bench) {
     if (!bench.expect(*kept == 0, "round {}: {} bytes stay taken when all is destroyed", i, *kept))
       return {};
   }
-  const Usage last = usage();
+  const Usage last = settled(first);
   const auto count = static_cast<uint64_t>(rounds - warm);
   const uint64_t grown = last.resident - std::min(last.resident, first.resident);
   bench.expect(grown / count < kTouched / 4, "memory grows by {} bytes a round", grown / count);
