@@ -237,14 +237,15 @@ Rig::RowData Rig::row(const Steps& steps, uint32_t r) const {
     std::memcpy(&out.result, at, sizeof(pn_result));
     at += sizeof(pn_result);
   }
-  out.top.resize(row.top);
-  std::memcpy(out.top.data(), at, row.top * sizeof(pn_candidate));
-  at += row.top * sizeof(pn_candidate);
-  out.logits.resize((row.flags & PN_ROW_LOGITS) != 0 ? vocab_ : 0);
-  std::memcpy(out.logits.data(), at, out.logits.size() * 4);
-  at += out.logits.size() * 4;
-  out.hidden.resize((row.flags & PN_ROW_HIDDEN) != 0 ? hidden_ : 0);
-  std::memcpy(out.hidden.data(), at, out.hidden.size() * 4);
+  const auto take = [&at](auto* list, size_t count) {
+    list->resize(count);
+    if (count == 0) return;  // memcpy may not be given NULL, even for no bytes
+    std::memcpy(list->data(), at, count * sizeof(list->front()));
+    at += count * sizeof(list->front());
+  };
+  take(&out.top, row.top);
+  take(&out.logits, (row.flags & PN_ROW_LOGITS) != 0 ? vocab_ : 0);
+  take(&out.hidden, (row.flags & PN_ROW_HIDDEN) != 0 ? hidden_ : 0);
   return out;
 }
 

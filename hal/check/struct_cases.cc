@@ -35,11 +35,13 @@ pn_status submit_resized(Rig* rig, Size size, bool the_step) {
   return rig->attempt(reinterpret_cast<pn_submit*>(words.data()));
 }
 
+// plan may be shorter than its type: nothing but its address is used here.
 pn_status query(Rig* rig, const pn_plan& plan) {
-  std::vector<pn_span> spans(plan.op_count, pn_span{sizeof(pn_span)});
+  const uint32_t room = rig->plan().view().op_count;
+  std::vector<pn_span> spans(room, pn_span{sizeof(pn_span)});
   pn_report report{};
   report.struct_size = sizeof report;
-  report.span_count = plan.op_count;
+  report.span_count = room;
   report.spans = spans.data();
   pn_error err = new_error();
   return rig->side().table().program_query(rig->side().handle(), &plan, &report, &err);
